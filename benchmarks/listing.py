@@ -108,12 +108,13 @@ def filters(folder: pathlib.Path) -> List[Line]:
 
 
 def threads(folder: pathlib.Path) -> List[Line]:
-    """Measures windows.trapframes and windows.callstacks."""
+    """Measures windows.trapframes, windows.callstacks and windows.waits."""
     image = stacks.threads(folder, 100, 100)
-    frames, calls, registers, theirs = in_turns(
+    frames, calls, waits, registers, theirs = in_turns(
         [
             partial(cost, image, "windows.trapframes"),
             partial(cost, image, "windows.callstacks"),
+            partial(cost, image, "windows.waits"),
             partial(cost, image, "windows.debugregisters"),
             partial(cost, image, "windows.threads"),
         ],
@@ -134,6 +135,9 @@ def threads(folder: pathlib.Path) -> List[Line]:
             calls.seconds,
             theirs.seconds,
             0.4,
+        ),
+        results.ratio(
+            "`windows.waits`, same image", "`windows.callstacks`", waits.seconds, calls.seconds, 1.1
         ),
     ]
 

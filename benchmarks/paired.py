@@ -72,6 +72,7 @@ SUBJECTS: Dict[str, Subject] = {
     "gflags": Subject("windows.gflags", _processes, 1000, 100),
     "trapframes": Subject("windows.trapframes", _threads, 100, 10),
     "callstacks": Subject("windows.callstacks", _threads, 100, 10),
+    "waits": Subject("windows.waits", _threads, 100, 10),
     "locks": Subject("windows.locks", owners.locks, 10_000, 1_000),
     "handles": Subject("windows.handletraces", owners.handles, 10_000, 1_000),
     "objects": Subject("windows.objecttraces", owners.objects, 10_000, 1_000),

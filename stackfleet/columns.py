@@ -17,7 +17,19 @@ import pyarrow as pa
 from winstacks.columns import dictionary, tables
 from winstacks.columns.dictionary import COLUMNS, Column
 
-from .layout import FINDINGS, FRAMES, IMAGE, KEYS, MANIFESTS, MODULE_SETS, MODULES, RUNS, TRACES, TRAP_FRAMES
+from .layout import (
+    FINDINGS,
+    FRAMES,
+    IMAGE,
+    KEYS,
+    MANIFESTS,
+    MODULE_SETS,
+    MODULES,
+    RUNS,
+    TRACES,
+    TRAP_FRAMES,
+    WAITS,
+)
 
 TIME = pa.timestamp("us", tz="UTC")
 
@@ -50,6 +62,7 @@ _KEYS = [_field(COLUMNS["ImageId"]), _field(COLUMNS["Schema"])]
 SCHEMAS: dict[str, Any] = {
     TRACES: pa.schema([*map(_field, tables.TRACES), MODULE_SET]),
     FRAMES: pa.schema(map(_field, tables.FRAMES)),
+    WAITS: pa.schema(map(_field, tables.WAITS)),
     IMAGE: pa.schema(map(_field, tables.IMAGE)),
     FINDINGS: pa.schema(_absent("tracefindings")),
     TRAP_FRAMES: pa.schema([*_KEYS, *_absent("trapframes")]),

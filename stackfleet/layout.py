@@ -13,7 +13,7 @@ import os
 import platform
 
 TRACES, FRAMES, FINDINGS, IMAGE, TRAP_FRAMES = "traces", "frames", "findings", "image", "trapframes"
-MODULES, MODULE_SETS, KEYS = "modules", "modulesets", "keys"
+MODULES, MODULE_SETS, KEYS, WAITS = "modules", "modulesets", "keys", "waits"
 
 TABLES: dict[str, str] = {
     TRACES: "every stack",
@@ -21,6 +21,7 @@ TABLES: dict[str, str] = {
     FINDINGS: "suspicious stacks, with the reasons",
     IMAGE: "facts about each image",
     TRAP_FRAMES: "register states that the kernel saved",
+    WAITS: "what threads wait for, who owns it, and deadlocks",
     MODULES: "versions of the modules in stacks",
     MODULE_SETS: "the module versions in the key of a stack, by ModuleSet",
     KEYS: "keys of stacks, each with its number: the input of `rare`",

@@ -18,7 +18,7 @@ Fits = Callable[[object], bool]
 """A function that returns whether a value has its form."""
 
 DONE, FAILED = "done", "failed"
-MANIFEST_VERSION = 3
+MANIFEST_VERSION = 4
 
 MOST_LETTERS = 1 << 26
 """The most letters of a manifest that is read."""

@@ -14,7 +14,7 @@ from typing import Callable, Optional
 from winstacks.columns.dictionary import SCHEMA
 from winstacks.columns.words import KINDS, SEVERITIES
 
-from . import exits, findings, output, questions
+from . import exits, findings, output, questions, waits
 from .database import Database, SqlError
 from .export import LINES, Export
 from .job import Reading
@@ -82,6 +82,8 @@ def add_to(commands: Commands, count: Callable[[str], int]) -> None:  # type: ig
     differ.add_argument("second", metavar="B", help="images to compare with A, in the same form")
     _of_stacks(differ)
 
+    text = "what threads of all images wait for, and deadlocks: the worst first, then those on most hosts"
+    waits.add_to(_command(commands, "waits", waits.asked, text))
     _add_export(commands)
     _add_report(commands)
 
@@ -383,6 +385,7 @@ _NARROW: dict[Callable[[argparse.Namespace, Database], Question], Sequence[str]]
         *("Severity", "Confidence", "Finding", "Hosts", "Host", "Hostnames", "PID", "Process", "Processes"),
         *("Symbol", "Evidence"),
     ),
+    waits.asked: waits.NARROW,
     _diff: ("Change", "Kind", "Process", "CountBefore", "CountAfter", "Unbacked", "Stack"),
 }
 """The columns of tables that are not wide: host, count and stack; keys come with --wide."""

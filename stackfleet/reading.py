@@ -26,11 +26,12 @@ from winstacks.stacklist.imagefacts import Totals, Warnings, gather, identity
 from winstacks.stacklist.machine import machine_facts
 from winstacks.stacklist.stack import StackFilter, StackRecord
 from winstacks.stacklist.tables import FlatTables, image_values
+from winstacks.stacklist.threadwaits import ThreadWaits
 from winstacks.stacklist.traces import StackCollector
 from winstacks.traps.lister import TrapStates
 
 from .job import Reading
-from .layout import FINDINGS, IMAGE, TRAP_FRAMES
+from .layout import FINDINGS, IMAGE, TRAP_FRAMES, WAITS
 from .writer import StackWriter, TableFiles
 
 _OFTEN = 1.0
@@ -78,6 +79,9 @@ class ImageTables:
         totals, flat_tables = Totals(), FlatTables(image)
         totals.walked_threads = totals.walked_databases = True
         symbolizer = Symbolizer(image, reading.fetch_symbols)
+        frames = NamedFrames(symbolizer)
+        waits = ThreadWaits(symbolizer, frames)
+        collector = StackCollector(symbolizer, frames, waits.add)
         stacks, findings = StackWriter(flat_tables, files), Findings(symbolizer, scan=reading.scan_threads)
         last = time.monotonic()
         stack_filter = StackFilter(
@@ -86,7 +90,7 @@ class ImageTables:
             scan_threads=reading.scan_threads,
             processors=reading.processors,
         )
-        for stack in paused_by_group(StackCollector(symbolizer).list_stacks(stack_filter, totals), _process):
+        for stack in paused_by_group(collector.list_stacks(stack_filter, totals), _process):
             findings.check_stack(stack)
             stacks.add(stack)
             if time.monotonic() - last > _OFTEN:
@@ -94,6 +98,7 @@ class ImageTables:
                 on_progress(sum(files.rows.values()))
         findings.finish()
         stacks.finish()
+        files.write_rows(WAITS, map(flat_tables.wait, waits.rows()))
         if not self._dump:
             files.write_rows(TRAP_FRAMES, self._trap_frames(symbolizer))
         found = (cells for _, cells in finding_rows.rows(image, findings.found()))

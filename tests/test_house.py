@@ -125,6 +125,8 @@ KNOW_A_CPU = {
 
 _CPU = re.compile(r"\b(x(64|86)|arm64)\b")
 
+_MACHINE = re.compile(r'\bMachine\.(AMD64|I386|ARM64)\b|"(Rip|Rsp)"')
+
 Sources = Mapping[str, str]
 """The text of each module by its path in the tree."""
 
@@ -381,6 +383,18 @@ def test_few_modules_know_a_cpu() -> None:
     saying = {path for path, source in sources().items() if knows_a_cpu(source)}
     named = {path for path in saying if pathlib.PurePath(path).stem.endswith(("_x64", "_x86", "_arm64"))}
     assert saying - named == KNOW_A_CPU
+
+
+def test_architecture_names_the_places_of_a_machine() -> None:
+    """A reader who adds a machine finds each module that names a machine or its registers."""
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    section = text.partition("**Add a machine")[2].partition("**Add a kind of input")[0]
+    for path, source in sources().items():
+        name, folder = pathlib.PurePath(path).name, path.partition("/")[2].partition("/")[0]
+        if name[:-3].endswith(("_x64", "_x86", "_arm64")) or folder == "findings":
+            continue
+        if _MACHINE.search(source):
+            assert re.search(rf"[/`]{re.escape(name)}`", section), path
 
 
 def test_a_module_is_one_subject_that_a_reader_can_hold() -> None:

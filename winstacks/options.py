@@ -35,6 +35,9 @@ CHECKS = (
     "modified_code",
     "module_mismatch",
     "shadow_stack",
+    "section_not_code",
+    "returns_nowhere",
+    "stack_pivot",
 )
 """The words of --check: the names of all checks, and of their modules in `findings/checks`. Among findings of
 equal severity and confidence, findings of the earlier check come first."""

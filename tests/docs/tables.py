@@ -7,6 +7,7 @@
     <!-- made: options locks -->               its options
     <!-- made: words Locks; freed; stale -->   words of Status: a group of `StatusCode`, and single ones
     <!-- made: values How -->                  the words of a column, and what each means
+    <!-- made: machines -->                    the last measurement of whole machines (tests.machines)
     <!-- made: duckdb traces -->               how DuckDB reads JSON lines of a flat table
 
 The groups of `StatusCode` are the comments between its members, their meanings the docstrings below them.
@@ -25,6 +26,7 @@ from volatility3.framework import interfaces
 from volatility3.framework.configuration import requirements
 
 from tests.conftest import ROOT
+from tests.machines import measuring
 from winstacks import options
 from winstacks.checkedoptions import OutputFolderRequirement
 from winstacks.columns import dictionary
@@ -137,6 +139,7 @@ def make(what: str) -> str:
         "values": _values,
         "duckdb": _duckdb,
         "checks": _checks,
+        "machines": _machines,
     }
     return "".join(f"{line}\n" for line in makers[kind](rest))
 
@@ -221,6 +224,13 @@ def _checks(_: str) -> List[str]:
     known = [registry.check_named(name) for name in options.CHECKS]
     rows = [[f"`{finding.name}`", finding.innocent, finding.next_steps] for finding in known]
     return _table(["check", "what else gives such findings", "what to do next"], rows)
+
+
+def _machines(rest: str) -> List[str]:
+    if rest:
+        return [measuring.sentence()]
+    head = ["what", "Windows", "pages missing", "seeds", "above `low`", "among the first ten rows"]
+    return _table(head, measuring.table())
 
 
 def _words(text: str) -> List[str]:

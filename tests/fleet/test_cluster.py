@@ -41,7 +41,7 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals that Wind
 SCHEDULER = (sys.executable, "-m", "distributed.cli.dask_scheduler")
 WORKER = (sys.executable, "-m", "distributed.cli.dask_worker")
 NUMBER = 6
-TABLES = ("traces", "frames", "findings", "image", "trapframes", "modules", "modulesets")
+TABLES = ("traces", "frames", "findings", "image", "trapframes", "waits", "modules", "modulesets")
 
 
 class Cluster:

@@ -10,11 +10,21 @@ from typing import Any, Dict, List
 
 import pyarrow.parquet as pq
 import pytest
-from volatility3.plugins.windows import tracefindings, traceframes, traceimage, traces, trapframes
+from volatility3.plugins.windows import tracefindings, traceframes, traceimage, traces, tracewaits, trapframes
 
 from stackfleet.columns import ROW, SCHEMAS
 from stackfleet.job import Reading
-from stackfleet.layout import FINDINGS, FRAMES, IMAGE, MODULE_SETS, MODULES, TABLES, TRACES, TRAP_FRAMES
+from stackfleet.layout import (
+    FINDINGS,
+    FRAMES,
+    IMAGE,
+    MODULE_SETS,
+    MODULES,
+    TABLES,
+    TRACES,
+    TRAP_FRAMES,
+    WAITS,
+)
 from stackfleet.writer import module_set, version_number
 from tests.forge import context, kernels, sample
 from tests.forge.context import Opened
@@ -27,6 +37,7 @@ PLUGINS = {
     FRAMES: traceframes.TraceFrames,
     FINDINGS: tracefindings.TraceFindings,
     TRAP_FRAMES: trapframes.TrapFrames,
+    WAITS: tracewaits.TraceWaits,
     IMAGE: traceimage.TraceImage,
 }
 OWN = {TRACES: ["ModuleSet"], TRAP_FRAMES: ["ImageId", "Schema"]}

@@ -14,8 +14,9 @@ import io
 import itertools
 import lzma
 import pathlib
+import random
 import struct
-from typing import TYPE_CHECKING, BinaryIO, Collection, Sequence
+from typing import TYPE_CHECKING, BinaryIO, Collection, Optional, Sequence
 
 from .isf import Isf
 from .obj import CAPTURED, filetime
@@ -49,22 +50,27 @@ class Image:
         self.kernel_base = kernel.base
 
     def save(
-        self, path: pathlib.Path, bitmap: int = 0, without: Collection[int] = frozenset()
+        self,
+        path: pathlib.Path,
+        bitmap: int = 0,
+        without: Collection[int] = frozenset(),
+        seed: Optional[int] = None,
     ) -> pathlib.Path:
         """Writes the file that its name asks for: `.raw` or `.dmp`, each with or without `.xz`.
 
         `bitmap` is the DumpType of a bitmap dump, 0 for a full one; such a dump has no page of `without`
-        (page frame numbers). A name of another ending is a raw image.
+        (page frame numbers). A name of another ending is a raw image. No real bitmap dump is known: a `seed`
+        draws the signature, a bitmap longer than the memory, and room between it and the pages.
         """
         packed = path.suffix == ".xz"
         crash = (path.stem if packed else path.name).endswith(".dmp")
         if packed:
             buffer = io.BytesIO()
-            self._write(buffer, crash, bitmap, without)
+            self._write(buffer, crash, bitmap, without, seed)
             path.write_bytes(lzma.compress(buffer.getvalue(), preset=1))
             return path
         with path.open("wb") as file:
-            self._write(file, crash, bitmap, without)
+            self._write(file, crash, bitmap, without, seed)
         return path
 
     def digest(self) -> str:
@@ -80,11 +86,13 @@ class Image:
             table.install(symbol_dir)
         return symbol_dir
 
-    def _write(self, file: BinaryIO, crash: bool, bitmap: int, without: Collection[int]) -> None:
+    def _write(
+        self, file: BinaryIO, crash: bool, bitmap: int, without: Collection[int], seed: Optional[int]
+    ) -> None:
         if not crash:
             self._raw(file)
         elif bitmap:
-            self._bitmap(file, bitmap, without)
+            self._bitmap(file, bitmap, without, None if seed is None else random.Random(seed))
         else:
             self._full(file)
 
@@ -119,14 +127,18 @@ class Image:
                 file.write(data)
         _extend(file, start + pages * PAGE)
 
-    def _bitmap(self, file: BinaryIO, dump_type: int, without: Collection[int]) -> None:
+    def _bitmap(
+        self, file: BinaryIO, dump_type: int, without: Collection[int], drawn: Optional[random.Random]
+    ) -> None:
         numbers = [number for number, _ in self._phys.pages() if number not in without]
-        bits = bytearray(-(-(numbers[-1] + 1) // 32) * 4)
+        bits = bytearray(-(-(numbers[-1] + 1) // 32) * 4 + (4 * drawn.randrange(0x1000) if drawn else 0))
         for number in numbers:
             bits[number // 8] |= 1 << number % 8
         start = (2 if self.bits == 64 else 1) * PAGE
         size = start + -(-(56 + len(bits)) // PAGE) * PAGE
         kind = b"FDMP" if dump_type == BITMAP else b"SDMP"
+        if drawn:
+            kind, size = drawn.choice((b"FDMP", b"SDMP")), size + PAGE * drawn.randrange(4)
         summary = struct.pack("<4s4s24xQQQ", kind, b"DUMP", size, len(numbers), 8 * len(bits))
         descriptor = struct.pack("<I4xQ" if self.bits == 64 else "<II", 0, len(numbers))
         file.write(self._header(dump_type, descriptor))

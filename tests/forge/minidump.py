@@ -8,8 +8,8 @@ writer.memory64([(0x10000, b"...")])
 data = writer.bytes()
 
 The decoder is written from the same declarations: what reads real dumps as two other parsers do is proof, and
-this is not. `test_minidump.py` compares each layout with a real file. `Writer(seed=N)` chooses among the
-layouts that the declaration allows: gaps between parts, larger headers and entries than today's, unused
+this is not. `test_minidump_layouts.py` compares each layout with a real file. `Writer(seed=N)` chooses among
+the layouts that the declaration allows: gaps between parts, larger headers and entries than today's, unused
 entries and another order in the directory, which may stand behind all streams, spare bytes at the ends. Parts
 may share bytes: an entry of the directory stands there twice, a stream of a user holds bytes of other streams
 or of the memory, and memory is listed twice or lies in the data of another stream.

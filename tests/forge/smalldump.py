@@ -11,8 +11,10 @@ data = made.file()
 The layout is that of DUMP_HEADER(64) in Volatility's `crash.json` and `crash64.json`, and of the small dumps
 of 10.0.19041 (x64) and 10.0.22000 (ARM64): CONTEXT and EXCEPTION_RECORD lie within the header, and
 `tests/forge/test_smalldump.py` compares each member with these files. A `seed` draws another layout that the
-members allow: CONTEXT and record behind TRIAGE_DUMP, gaps between parts, larger entries of drivers. `tail` is
-how many bytes of the last members of TRIAGE_DUMP an older Windows writes.
+members allow: CONTEXT and record behind TRIAGE_DUMP, gaps between parts, larger entries of drivers. No real
+file of x86 is known, so there a seed also draws the form of the last members of TRIAGE_DUMP and where the
+loader's entry lies in an entry of the list. `tail` is how many bytes of these last members an older Windows
+writes.
 """
 
 from __future__ import annotations
@@ -25,6 +27,9 @@ from .obj import CAPTURED, filetime
 
 CRASHED, STARTED = filetime(CAPTURED), 36_000_000_000
 """SystemTime as a FILETIME, and SystemUpTime: an hour."""
+TAILS_OF_X86 = ("<8I", "<I12x7I", "<Q16xQ6I")
+"""Forms of the last members of TRIAGE_DUMP32: as declared, with members of Itanium, and as in the 64-bit
+structure."""
 KDBG = 0x800
 """Where KdDebuggerDataBlock lies behind the kernel's base."""
 
@@ -94,6 +99,7 @@ class SmallDump:
         members: of TRIAGE_DUMP, by name
         variables: RVAs of variables of the kernel, by their symbols
         first: where a driver's loader entry lies in its entry of the list
+        tail_form: the form of the last members of TRIAGE_DUMP
         offsets: what KDDEBUGGER_DATA64 says of KPRCB, KTHREAD and EPROCESS, by its members
     """
 
@@ -118,6 +124,9 @@ class SmallDump:
         self._debugger = debugger
         self._word = "Q" if wide else "I"
         self.first = 8 if wide else 4
+        self.tail_form = "<Q16xQ6I" if wide else TAILS_OF_X86[0]
+        if self._drawn is not None and not wide:
+            self.first, self.tail_form = self._drawn.choice((4, 8)), self._drawn.choice(TAILS_OF_X86)
         self._base = 0x2000 if wide else 0x1000
         self.members: Dict[str, int] = {}
         self._data = bytearray(self._base + 0x80)
@@ -188,6 +197,11 @@ class SmallDump:
         put("Thread", "OffsetKThreadState", 2, "B")
         for name, data in parts.items():
             self.put(f"{name}Offset", bytes(data))
+
+    def amend(self, part: str, offset: int, data: bytes) -> None:
+        """Writes into a part that `thread` has added: `Prcb`, `Process` or `Thread`."""
+        start = self.members[f"{part}Offset"] + offset
+        self._data[start : start + len(data)] = data
 
     def identify(self, places: Tuple[int, int, int], pid: int, name: bytes, tid: int, owner: int = 0) -> None:
         """Writes IDs and name into ETHREAD and EPROCESS.
@@ -298,7 +312,7 @@ class SmallDump:
                 *("DebuggerDataSize", "DataBlocksOffset", "DataBlocksCount"),
             )
         ]
-        tail = struct.pack("<Q16xQIIIIII" if self.wide else "<8I", *rest)
+        tail = struct.pack(self.tail_form, *rest)
         if self._tail is not None:
             tail = tail[: self._tail] + (b"PAGE" * 20)[: len(tail) - self._tail]
         return data + tail

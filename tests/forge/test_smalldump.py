@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import json
 import lzma
 import struct
-from typing import Dict, List, Tuple
+import tarfile
+from typing import Any, Dict, List, Tuple
 
 import pytest
 
@@ -129,3 +131,115 @@ def test_the_unloaded_drivers(real: RealFile) -> None:
     at, drivers = real.unloaded()
     size = 8 + 56 * len(drivers)
     assert dump.file()[dump.members["UnloadedDriversOffset"] :][:size] == real.data[at : at + size]
+
+
+TABLE = "isf/symbols/windows/ntkrnlmp.pdb/5278AFF86C341677D7D7835C85B7B844-1.json.xz"
+"""The public symbols of the kernel of triage_x64."""
+
+
+@pytest.fixture(scope="module")
+def symbols() -> Dict[str, Any]:
+    found: Dict[str, Any] = json.loads(lzma.decompress((SHARED / TABLE).read_bytes()))
+    return found
+
+
+def offset(symbols: Dict[str, Any], kind: str, *members: str) -> int:
+    """The offset of a member of a member of a structure, by public symbols."""
+    total = 0
+    for member in members:
+        field = symbols["user_types"][kind]["fields"][member]
+        total, kind = total + field["offset"], field["type"].get("name", "")
+    return total
+
+
+def by_symbols(real: RealFile, symbols: Dict[str, Any]) -> SmallDump:
+    """A dump of the same kernel, whose places come from its symbols and not from the file."""
+    dump, types = forged(real), symbols["user_types"]
+    for name in ("KiProcessorBlock", "MmUnloadedDrivers", "PsLoadedModuleList", "PsActiveProcessHead"):
+        dump.variables[name] = symbols["symbols"][name]["address"]
+    # It is the address of NtBuildLabEx: measured.
+    dump.variables["NtBuildLab"] = symbols["symbols"]["NtBuildLabEx"]["address"]
+    dump.offsets.update(
+        OffsetKThreadTeb=offset(symbols, "_KTHREAD", "Teb"),
+        OffsetKThreadKernelStack=offset(symbols, "_KTHREAD", "KernelStack"),
+        OffsetKThreadInitialStack=offset(symbols, "_KTHREAD", "InitialStack"),
+        OffsetKThreadApcProcess=offset(symbols, "_KTHREAD", "ApcState", "Process"),
+        OffsetKThreadState=offset(symbols, "_KTHREAD", "State"),
+        SizeEProcess=types["_EPROCESS"]["size"],
+        OffsetEprocessPeb=offset(symbols, "_EPROCESS", "Peb"),
+        SizePrcb=types["_KPRCB"]["size"],
+        OffsetPrcbCurrentThread=offset(symbols, "_KPRCB", "CurrentThread"),
+        OffsetPrcbProcStateContext=offset(symbols, "_KPRCB", "ProcessorState", "ContextFrame"),
+        OffsetPrcbNumber=offset(symbols, "_KPRCB", "Number"),
+        SizeEThread=types["_ETHREAD"]["size"],
+    )
+    return dump
+
+
+def test_the_data_for_debuggers(symbols: Dict[str, Any]) -> None:
+    """KDDEBUGGER_DATA64: every member that the forge writes, but its size, stands where Windows has it."""
+    real = RealFile("triage_x64")
+    dump = by_symbols(real, symbols)
+    data = dump.file()
+    mine = data[dump.members["DebuggerDataOffset"] :][: dump.members["DebuggerDataSize"]]
+    theirs = real.data[real.tail[4] :][: real.tail[5]]
+    written = [place for place in range(len(mine)) if mine[place] and place not in range(0x14, 0x18)]
+    assert {place: mine[place] for place in written} == {place: theirs[place] for place in written}
+    # The tag, KernBase, five addresses and twelve offsets.
+    assert len(written) > 4 + 6 * 5 + 12
+
+
+def test_the_data_blocks() -> None:
+    """The rows are those that another reader found; the forge writes them in the same form."""
+    real = RealFile("triage_x64")
+    with tarfile.open(SHARED / "real_trapframes" / "triage_19041.tar.xz") as archive:
+        member = archive.extractfile("blocks.json")
+        assert member is not None
+        known = {(int(address, 16), size) for address, _, size in json.load(member)}
+    at, count = real.tail[6], real.tail[7]
+    rows = list(struct.iter_unpack("<QII", real.data[at : at + 16 * count]))
+    top, debugger = real.tail[0], struct.unpack_from("<Q", real.data, 0x80)[0]
+    others = {(top, real.members["SizeOfCallStack"]), (debugger, real.tail[5])}
+    assert {(address, size) for address, _, size in rows} | others == known
+    dump = forged(real)
+    for address, place, size in rows:
+        dump.block(address, real.data[place : place + size])
+    made = dump.file()
+    first, number = dump.members["DataBlocksOffset"], dump.members["DataBlocksCount"]
+    assert struct.unpack_from("<Q16xQIIIIII", made, 0x2048)[6:] == (first, number)
+    mine = list(struct.iter_unpack("<QII", made[first : first + 16 * number]))
+    assert [(address, size) for address, _, size in mine] == [(address, size) for address, _, size in rows]
+    for (_, place, size), (_, theirs, _) in zip(mine, rows):
+        assert made[place : place + size] == real.data[theirs : theirs + size]
+
+
+def test_process_and_thread(symbols: Dict[str, Any]) -> None:
+    """KPRCB, ETHREAD and EPROCESS: what the forge writes there, Windows wrote there."""
+    real = RealFile("triage_x64")
+    dump = by_symbols(real, symbols)
+    parts = {name: real.members[f"{name}Offset"] for name in ("Prcb", "Process", "Thread")}
+    starts = sorted(value for name, value in real.members.items() if name.endswith("Offset"))
+    sizes = {name: next(start for start in starts if start > place) - place for name, place in parts.items()}
+    assert sizes == {"Prcb": 0xAF00, "Process": 0xA40, "Thread": 0x898}
+
+    def value(part: str, place: int, form: str) -> int:
+        return int(struct.unpack_from("<" + form, real.data, parts[part] + place)[0])
+
+    ethread, eprocess, number, teb = 0xFFFFC08BDE9E1640, 0xFFFFC08BDCE94180, value("Prcb", 0x24, "B"), 0
+    initial = value("Thread", offset(symbols, "_KTHREAD", "InitialStack"), "Q")
+    kernel = value("Thread", offset(symbols, "_KTHREAD", "KernelStack"), "Q")
+    assert real.tail[0] <= kernel < initial <= real.tail[0] + real.members["SizeOfCallStack"]
+    dump.thread(ethread, eprocess, initial, kernel, number, teb)
+    places = (
+        offset(symbols, "_EPROCESS", "UniqueProcessId"),
+        offset(symbols, "_EPROCESS", "ImageFileName"),
+        offset(symbols, "_ETHREAD", "Cid"),
+    )
+    dump.identify(places, 4, b"System", 264)
+    made = dump.file()
+    for name, size in sizes.items():
+        mine = made[dump.members[f"{name}Offset"] :][:size]
+        theirs = real.data[parts[name] :][:size]
+        written = [place for place in range(size) if mine[place]]
+        assert {place: mine[place] for place in written} == {place: theirs[place] for place in written}
+        assert len(written) > 5

@@ -11,7 +11,7 @@ from typing import Dict, List, Tuple
 PLUGINS = (
     *("callstacks", "gflags", "handletraces", "heaptraces", "locks", "minidump", "objecttraces"),
     *("stacktracedb", "tracefindings", "traceframes", "tracegraph", "traceimage", "tracereport", "traces"),
-    *("trapframes", "waits"),
+    *("tracewaits", "trapframes", "waits"),
 )
 """All plugins, by the names of their files: each is run without options."""
 

@@ -1,26 +1,19 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The machines: a developer's desktop, and a server."""
+"""The machines: a developer's desktop, a server, and a workstation whose programs no rule names."""
 
 from __future__ import annotations
 
-import random
-from typing import Callable, Collection, Dict
+from typing import Callable, Dict
 
-from tests.forge.paging import State
-from tests.forge.phys import PAGE
-from tests.forge.process import Process
 from tests.support.clean import everyday, patched, processes, runtimes, wow
 from tests.support.clean.host64 import Host64
-from tests.support.clean.images import SHARED_DATA
 
-from . import product, programs
+from . import product, programs, unnamed
 
 KERNEL = "win10-x64"
-MISSING = 0.2
-"""The share of pages that are not in the image."""
 
-_SERVICES = {"desktop": 56, "server": 64}
+_SERVICES = {"desktop": 56, "server": 64, "workstation": 20}
 _COMMON = (
     "smss.exe",
     "csrss.exe",
@@ -105,63 +98,25 @@ def _server(host: Host64) -> None:
     product.hook_all(host)
 
 
-MACHINES: Dict[str, Callable[[Host64], None]] = {"desktop": _desktop, "server": _server}
+def _workstation(host: Host64) -> None:
+    """A desktop's services and shell, and programs whose code generators no list names."""
+    _base(host, "workstation")
+    for name in _SHELL:
+        programs.ordinary(host, name, "user32.dll", "win32u.dll")
+    for program in unnamed.PROGRAMS:
+        program(host)
+    product.hook_all(host)
 
 
-def build(machine: str) -> Host64:
+MACHINES: Dict[str, Callable[[Host64], None]] = {
+    "desktop": _desktop,
+    "server": _server,
+    "workstation": _workstation,
+}
+
+
+def build(machine: str, kernel: str = KERNEL) -> Host64:
     """A machine with all of its pages."""
-    host = Host64(KERNEL)
+    host = Host64(kernel)
     MACHINES[machine](host)
     return host
-
-
-def lose(host: Host64, seed: int, share: float = MISSING, spared: Collection[Process] = ()) -> int:
-    """Takes a share of a machine's pages out of its image: of processes, kernel stacks and sections of files.
-
-    Which pages goes by the seed and the page alone, so that a machine with more processes has lost the same.
-
-    Args:
-        host: the machine; nothing is to be linked any more, or lost pages come back as zeros
-        seed: of the choice
-        share: of all pages
-        spared: processes that keep theirs; the files that they map lose pages all the same
-
-    Returns:
-        How many are missing.
-    """
-    missing = 0
-    kernel = host.kernel.space
-    for process in host.kernel.processes:
-        if process in spared:
-            continue
-        pages = [
-            (kernel, page)
-            for thread in process.threads
-            for page in range(thread.stack_limit, thread.stack_base, PAGE)
-        ]
-        if process.space is not kernel:
-            pages += [(process.space, page) for page in process.space.own_pages() if page != SHARED_DATA]
-        for space, page in pages:
-            if space.holds(page) and _chosen(seed, process.pid, page, share):
-                space.set_state(page, PAGE, State.MISSING)
-                missing += 1
-    views = [
-        (process.space, vad)
-        for process in host.kernel.processes
-        for vad in process.vads
-        if vad.section is not None
-    ]
-    for section in host.kernel.sections:
-        for rva in sorted(section.frames):
-            if _chosen(seed, section.path, rva, share):
-                for space, vad in views:
-                    if vad.section is section and space.shares(vad.start + rva):
-                        space.set_state(vad.start + rva, PAGE, State.MISSING)
-                section.set_state(rva, PAGE, State.MISSING)
-                missing += 1
-    return missing
-
-
-def _chosen(seed: int, owner: object, page: int, share: float) -> bool:
-    """Returns whether a page is among those that are missing."""
-    return random.Random(f"{seed} {owner} {page}").random() < share

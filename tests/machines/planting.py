@@ -1,8 +1,11 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Asks `windows.tracefindings` about a machine as it is, and about one with a technique planted.
+"""Asks `windows.tracefindings` about a machine as it is, and about one in which techniques were planted.
 
-A machine is built once; each question is asked in a process of its own that has it in memory (Linux).
+A machine is built once; each question is asked in a process of its own that has it in memory (Linux). All
+techniques are planted at once, each in processes of its own: so one run answers for all. A technique's
+place is that among the rows which the machine has without the other techniques. The processes of techniques
+lose pages as all others do.
 """
 
 from __future__ import annotations
@@ -11,62 +14,113 @@ import multiprocessing
 import pathlib
 import tempfile
 from multiprocessing.connection import Connection
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from volatility3.plugins.windows import tracefindings
 
 from tests.forge import context
+from tests.forge.process import Process
 from tests.support import grid
 from tests.support.clean.host64 import Host64
 from winstacks.columns.words import LOW
 
-from . import machines
+from . import machines, missing
 from .techniques import Technique
 
 Row = Dict[str, object]
-_KERNEL = (0, 4)
+FIRST_ROWS = 10
+"""What an analyst reads first."""
 
 
-class Answer(NamedTuple):
-    """What was found above `low`, the worst first: of a machine, or of the process with a technique.
+class Draw(NamedTuple):
+    """What is asked: a machine, the share of its pages that is missing, and the seed of the choice."""
+
+    machine: str
+    kernel: str
+    share: float
+    seed: int
+
+
+class Shown(NamedTuple):
+    """What a technique gives.
 
     Attributes:
-        name: of the machine, or of the technique
-        rows: of windows.tracefindings
-        processes: how many the machine has
-        missing: how many pages are not in the image
-        low: the checks that found something of `low` only
+        name: of the technique
+        place: of its first row among all of the machine, from 1 on; None if there is no row
+        rows: its rows, the worst first
     """
 
     name: str
+    place: Optional[int]
     rows: List[Row]
+
+    @property
+    def above_low(self) -> bool:
+        """Whether a row is above `low`."""
+        return any(row["Severity"] != LOW for row in self.rows)
+
+    @property
+    def among_first(self) -> bool:
+        """Whether a row is among those that an analyst reads first."""
+        return self.place is not None and self.place <= FIRST_ROWS
+
+
+class Answer(NamedTuple):
+    """What was found in a machine.
+
+    Attributes:
+        draw: what was asked
+        processes: how many the machine has
+        missing: how many pages are not in the image
+        above: the innocent rows above `low`; of a machine with techniques, none
+        shown: what each technique gives
+    """
+
+    draw: Draw
     processes: int
     missing: int
-    low: List[str]
+    above: List[Row]
+    shown: List[Shown]
 
 
-_host: Optional[Host64] = None
-"""The machine, in the processes that answer: a fork has it without a copy."""
+class _Owned(NamedTuple):
+    """What a technique added to a machine: its process, and all new processes and threads of the kernel."""
+
+    technique: Technique
+    planted: Process
+    pids: Set[int]
+    tids: Set[int]
+
+    def has(self, row: Row) -> bool:
+        """Whether a row is about what was added."""
+        return row["PID"] in self.pids or row["TID"] in self.tids
+
+    def shows(self, row: Row) -> bool:
+        """Whether a row is about the process in which the technique is to be found, or the thread."""
+        return row["TID"] in self.tids or (row["PID"] in self.pids and row["PID"] == self.planted.pid)
 
 
-def ask(machine: str, seed: int, techniques: Sequence[Technique], jobs: int) -> Iterator[Answer]:
-    """Yields what is found in a machine as it is (unless there are techniques), or with each technique.
+_hosts: Dict[Tuple[str, str], Host64] = {}
+"""The machines, in the processes that answer: a fork has them without a copy."""
+
+
+def ask(draws: Sequence[Draw], techniques: Sequence[Technique], jobs: int) -> Iterator[Answer]:
+    """Yields what is found in machines, in the order of the draws.
 
     Args:
-        machine: of `machines.MACHINES`
-        seed: which pages are missing; 0: none are
-        techniques: to plant, one at a time
+        draws: what is asked
+        techniques: to plant, all at once; none: the machine as it is
         jobs: processes at a time
     """
-    global _host
-    _host = machines.build(machine)
     forking = multiprocessing.get_context("fork")
-    chosen: Sequence[Optional[Technique]] = techniques or (None,)
-    for first in range(0, len(chosen), jobs):
+    for first in range(0, len(draws), jobs):
         runs = []
-        for technique in chosen[first : first + jobs]:
+        for draw in draws[first : first + jobs]:
+            key = draw.machine, draw.kernel
+            if key not in _hosts:
+                _hosts[key] = machines.build(*key)
             ours, theirs = forking.Pipe(duplex=False)
-            run = forking.Process(target=_answer, args=(theirs, machine, seed, technique))
+            run = forking.Process(target=_answer, args=(theirs, draw, techniques))
             run.start()
             theirs.close()
             runs.append((run, ours))
@@ -75,21 +129,38 @@ def ask(machine: str, seed: int, techniques: Sequence[Technique], jobs: int) -> 
             run.join()
 
 
-def _answer(pipe: Connection, machine: str, seed: int, technique: Optional[Technique]) -> None:
+def _answer(pipe: Connection, draw: Draw, techniques: Sequence[Technique]) -> None:
     """Answers one question, in a process of its own."""
-    assert _host is not None
-    planted = None if technique is None else technique.plant(_host)
-    image = _host.kernel.image()
-    if technique is not None and planted is not None:
-        technique.change(planted)
-    missing = machines.lose(_host, seed, spared=[planted] if planted else ()) if seed else 0
-    pids = () if planted is None else (*_KERNEL, planted.pid)
+    host = _hosts[draw.machine, draw.kernel]
+    owned = [_planted(host, technique) for technique in techniques]
+    image = host.kernel.image()
+    for each in owned:
+        each.technique.change(each.planted)
+    lost = missing.lose(host, draw.seed, draw.share) if draw.share else 0
     with tempfile.TemporaryDirectory() as folder:
         opened = context.open_image(image, pathlib.Path(folder))
-        options = {"pid": list(pids)} if pids else {}
-        rows = [node.row for node in grid.run(opened, tracefindings.TraceFindings, **options)]
-    found = [row for row in rows if row["Severity"] not in (LOW, None)]
-    low = sorted({str(row["Finding"]) for row in rows if row["Severity"] == LOW})
-    name = machine if technique is None else technique.name
-    pipe.send(Answer(name, found, len(_host.kernel.processes), missing, low))
+        rows = [node.row for node in grid.run(opened, tracefindings.TraceFindings)]
+    rows = [row for row in rows if row["Severity"] is not None]
+    above = [] if techniques else [row for row in rows if row["Severity"] != LOW]
+    shown = [_shown(each, owned, rows) for each in owned]
+    pipe.send(Answer(draw, len(host.kernel.processes), lost, above, shown))
     pipe.close()
+
+
+def _planted(host: Host64, technique: Technique) -> _Owned:
+    """Plants a technique, and notes what is new."""
+    system = host.kernel.system
+    known = {process.pid for process in host.kernel.processes}
+    threads = {thread.tid for thread in system.threads}
+    planted = technique.plant(host)
+    pids = {process.pid for process in host.kernel.processes} - known
+    tids = {thread.tid for thread in system.threads} - threads
+    return _Owned(technique, planted, pids, tids)
+
+
+def _shown(own: _Owned, owned: Sequence[_Owned], rows: Sequence[Row]) -> Shown:
+    """What a technique gives, among the rows that no other technique has."""
+    others = [each for each in owned if each is not own]
+    left = [row for row in rows if not any(each.has(row) for each in others)]
+    mine = [(place, row) for place, row in enumerate(left, 1) if own.shows(row)]
+    return Shown(own.technique.name, mine[0][0] if mine else None, [row for _, row in mine])

@@ -7,7 +7,7 @@ Only what memory looks like afterwards is forged; no code of a technique is here
 
 from __future__ import annotations
 
-from typing import Callable, List, NamedTuple
+from typing import Callable, Dict, List, NamedTuple
 
 from tests.forge.process import Process
 from tests.support.clean.host64 import Host64
@@ -35,6 +35,16 @@ class Technique(NamedTuple):
     plant: Plant
     shown: bool = True
     change: Callable[[Process], None] = unchanged
+
+
+def rooms() -> Dict[str, List[Technique]]:
+    """Returns the techniques that stacks can show: those that rules were made for, and those forged later."""
+    from . import afterwards
+
+    return {
+        "techniques known to the rules": [technique for technique in all_techniques() if technique.shown],
+        "techniques forged later": list(afterwards.TECHNIQUES),
+    }
 
 
 def all_techniques() -> List[Technique]:

@@ -9,7 +9,7 @@ import lzma
 import pathlib
 import random
 import struct
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 import pytest
 from volatility3.framework import exceptions, renderers
@@ -18,12 +18,27 @@ from volatility3.plugins.minidump import callstacks, tracefindings, traceframes,
 import winstacks
 from tests.conftest import SHARED
 from tests.forge.smalldump import Driver, SmallDump
-from tests.support.armdumps import FULL, STACKS, TID, context, emulated_dump, process_dump, small_dump
+from tests.support.armdumps import (
+    EXECUTE_READWRITE,
+    FULL,
+    READWRITE,
+    STACKS,
+    TID,
+    X64_RETURN,
+    X64_STOOD,
+    context,
+    emulated_dump,
+    injected_dump,
+    process_dump,
+    small_dump,
+)
 from tests.support.armtruth import Point, Truth
 from tests.support.changeddumps import EXCEPTION, ChangedDump
 from tests.support.deep import rounds
 from tests.support.only import only
 from tests.support.processdumps import OpenedDump
+from winstacks.findings.registry import check_named
+from winstacks.options import CHECKS
 
 ALL = sorted((SHARED / "arm64" / "truth").glob("dev-deep-*.jsonl.xz"))
 FILES = [path for path in ALL if "kernel" not in path.name]
@@ -40,6 +55,10 @@ CRASH = [0x4DE014, 0x5442A0, 0x29FF1C, 0x373340, 0x207DE4]
 PopPowerButtonWorkCallback, ExpWorkerThread, PspSystemThreadStartup, KiStartSystemThread."""
 STACK = [0xFFFFE00E0E4BC4A0, 0xFFFFE00E0E4BCB10, 0xFFFFE00E0E4BCCD0, 0xFFFFE00E0E4BCD30]
 """Addresses of the pairs {fp, lr} in it."""
+KERNEL_STACK = 0xFFFFE00E0E4BA360
+"""KTHREAD.KernelStack in it."""
+ETHREAD, EPROCESS = 0xFFFFB48000001080, 0xFFFFB48000003080
+TRAP_PLACE, USER_PC = 0x400, 0x7FF612340000
 MASK = (1 << 48) - 1
 
 
@@ -112,6 +131,27 @@ def test_flat_tables_and_findings_say_arm64(shared_dir: pathlib.Path, tmp_path: 
     assert [row["Finding"] for row in rows if isinstance(row["Severity"], str)] == []
 
 
+@pytest.mark.parametrize(
+    ("protection", "expected"),
+    [
+        (EXECUTE_READWRITE, {"unbacked", "start_mismatch"}),
+        (READWRITE, {"start_mismatch", "not_executable"}),
+    ],
+    ids=["executable", "data"],
+)
+def test_findings_that_read_no_code_work(
+    protection: int, expected: Set[str], shared_dir: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """Those that read code or registers of Intel processors are `not checked`, by name."""
+    truth = Truth(shared_dir, FILES[0])
+    (tmp_path / "app.dmp").write_bytes(injected_dump(truth, next(spread(truth)), protection))
+    rows = [row for _, row in OpenedDump(tmp_path / "app.dmp").rows(tracefindings.TraceFindings)]
+    assert {row["Finding"] for row in rows if isinstance(row["Severity"], str)} == expected
+    intel = {row["Finding"] for row in rows if "Intel processors" in str(row["Evidence"])}
+    assert intel == {name for name in CHECKS if check_named(name).intel}
+    assert not [row for row in rows if "32-bit process" in str(row["Evidence"])]
+
+
 @pytest.mark.parametrize("seed", [None, 1])
 def test_small_dump_is_unwound_with_the_files_of_its_drivers(
     seed: Optional[int], shared_dir: pathlib.Path, tmp_path: pathlib.Path
@@ -135,15 +175,22 @@ def test_small_dump_is_unwound_with_the_files_of_its_drivers(
         )
 
 
-def test_small_dump_shows_trap_frames(tmp_path: pathlib.Path) -> None:
-    """Forged only: no real dump has one."""
-    stack, place, user = bytearray(0x1000), 0x400, 0x7FF612340000
+def trap_dump(active: int, below: bytes, path: pathlib.Path) -> Dict[str, Any]:
+    """The row of a trap frame from user mode on the stack of a small dump; forged only: no real dump has one.
+
+    Args:
+        active: ExceptionActive
+        below: bytes right below the trap frame
+        path: where the dump is written
+    """
+    stack, place, user = bytearray(0x1000), TRAP_PLACE, USER_PC
     frame = bytearray(0x150)
-    struct.pack_into("<B2xB", frame, 0, 2, 1)
+    struct.pack_into("<B2xB", frame, 0, active, 1)
     struct.pack_into("<II", frame, 0x90, 0x60000000, 0)
     struct.pack_into("<Q", frame, 0x98, 0xC500001000)
     struct.pack_into("<19Q", frame, 0xA0, *range(100, 119))
     struct.pack_into("<3Q", frame, 0x138, user + 8, 0xC500001020, user)
+    stack[place - len(below) : place] = below
     stack[place : place + 0x150] = frame
     saved = bytearray(0x390)
     struct.pack_into("<II", saved, 0, 0x400007, 4)
@@ -152,13 +199,38 @@ def test_small_dump_shows_trap_frames(tmp_path: pathlib.Path) -> None:
     made.crash(0xD1, (1, 2, 0, NT + CRASH[0]), bytes(saved))
     made.stack(STACK[0], bytes(stack))
     made.drivers([Driver("ntoskrnl.exe", NT, 0x103E000)])
-    (tmp_path / "small.dmp").write_bytes(made.file())
-    rows = [row for _, row in OpenedDump(tmp_path / "small.dmp").rows(trapframes.TrapFrames)]
-    row = only(row for row in rows if row["Origin"] == "stack")
+    path.write_bytes(made.file())
+    rows = [row for _, row in OpenedDump(path).rows(trapframes.TrapFrames)]
+    return only(row for row in rows if row["Origin"] == "stack")
+
+
+def test_small_dump_shows_trap_frames(tmp_path: pathlib.Path) -> None:
+    row, place, user = trap_dump(2, b"", tmp_path / "small.dmp"), TRAP_PLACE, USER_PC
     assert (row["TrapFrame"], row["TrapKind"], row["Mode"]) == (STACK[0] + place & MASK, "syscall", "user")
     assert (row["Pc"], row["Sp"], row["Lr"], row["X8"]) == (user, 0xC500001000, user + 8, 108)
     assert row["Unsure"].split() == [f"X{number}" for number in range(19)]
     assert set(row["NotSaved"].split()) >= {f"X{number}" for number in range(19, 29)}
+
+
+@pytest.mark.parametrize(
+    ("active", "fp", "returns", "shown"),
+    [
+        (1, 0x140, NT + 0x2000, True),
+        (1, 0x140, NT + 0x2001, False),
+        (1, 0x160, NT + 0x2000, False),
+        (0, 0x140, NT + 0x2000, False),
+    ],
+    ids=["exception frame", "no return address", "frame pointer elsewhere", "interrupt"],
+)
+def test_the_exception_frame_below_a_trap_frame_is_unsure(
+    active: int, fp: int, returns: int, shown: bool, tmp_path: pathlib.Path
+) -> None:
+    below = struct.pack("<12Q", *range(219, 229), STACK[0] + TRAP_PLACE + fp, returns)
+    row = trap_dump(active, below, tmp_path / "small.dmp")
+    kept = [f"X{number}" for number in range(19, 29)]
+    assert [row[name] for name in kept if shown] == [*range(219, 229)][: 10 * shown]
+    assert row["Unsure"].split() == kept * shown
+    assert set(kept) & set(row["NotSaved"].split()) == set(kept * (not shown))
 
 
 def test_x64_process_on_arm64_is_told_apart(shared_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -171,6 +243,21 @@ def test_x64_process_on_arm64_is_told_apart(shared_dir: pathlib.Path, tmp_path: 
         assert (first["Arch"], [frame["Address"] for frame in frames]) == ("x64", [point.pc])
         assert "emulated on ARM64" in first["Status"]
         assert "other architecture" in first["Status"]
+
+
+def test_x64_frames_of_an_emulated_process_walk_as_x64(
+    shared_dir: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """The walk ends at code of ARM64EC, and does not guess beyond it."""
+    truth = Truth(shared_dir, next(path for path in FILES if "vcruntime140" in path.name))
+    point = next(point for point in truth.points() if len(point.frames) > 1)
+    returned = point._replace(pc=point.frames[0][1])
+    (tmp_path / "x64.dmp").write_bytes(emulated_dump(truth, returned, called=True))
+    first, *frames = [row for _, row in OpenedDump(tmp_path / "x64.dmp").rows(callstacks.CallStacks)]
+    assert [frame["Address"] for frame in frames] == [X64_STOOD, X64_RETURN, returned.pc]
+    assert [frame["How"] for frame in frames] == ["trap", "unwind", "unwind"]
+    assert ["unsure" in frame["Status"] for frame in frames[:2]] == [False, False]
+    assert {"emulated on ARM64", "other architecture"} <= set(first["Status"].split(", "))
 
 
 @pytest.fixture
@@ -197,7 +284,7 @@ def test_real_crash_is_walked_by_the_chain_of_pairs(crash: OpenedDump) -> None:
 
 def test_real_crash_has_the_registers_of_eight_processors(crash: OpenedDump) -> None:
     rows = [row for _, row in crash.rows(trapframes.TrapFrames)]
-    saved, *processors = rows
+    saved, _, *processors = rows
     assert (saved["Origin"], saved["Pc"], saved["Sp"], saved["Lr"]) == ("saved", NT + CRASH[0], STACK[0], 0)
     assert (saved["X18"], saved["X25"], saved["Cpsr"]) == (0xFFFFF803EFD00000, 0x1B58, 0x80000144)
     assert (saved["Mode"], saved["Fp"]) == ("kernel", STACK[0])
@@ -207,6 +294,105 @@ def test_real_crash_has_the_registers_of_eight_processors(crash: OpenedDump) -> 
     assert symbols.count("qcdxkm7180+0x17c3c") == 1
     assert processors[0]["Pc"] == saved["Pc"]
     assert {row["Unsure"] for row in rows} == {""}
+
+
+def test_real_crash_shows_where_its_thread_was_switched_out(crash: OpenedDump) -> None:
+    """The thread has run since: later calls have overwritten the exception frame at KTHREAD.KernelStack."""
+    row = only(row for _, row in crash.rows(trapframes.TrapFrames) if row["Origin"] == "switched")
+    assert (row["Symbol"], row["Sp"], row["Fp"]) == ("nt+0x2084d0", KERNEL_STACK, KERNEL_STACK + 0x50)
+    assert {"running", "stale"} <= set(row["Status"].split(", "))
+    assert set(row["NotSaved"].split()) >= {"Lr", *(f"X{number}" for number in range(29))}
+
+
+def test_the_kernel_loads_the_registers_from_our_exception_frame(
+    crash: OpenedDump, tmp_path: pathlib.Path
+) -> None:
+    """The code of a real kernel, where a thread goes on after a switch, decides the layout of the frame."""
+    row = only(row for _, row in crash.rows(trapframes.TrapFrames) if row["Origin"] == "switched")
+    with winstacks.open(tmp_path / "small.dmp") as opened:
+        code = opened.image.memory(opened.image.kernel).read(row["Pc"], 32)
+        structure = opened.image.types["_KEXCEPTION_FRAME"]
+    assert code is not None
+    nop, *loads, returns = struct.unpack("<8I", code)
+    assert (nop, returns) == (0xD503201F, 0xD65F03C0)
+    loaded, released = {}, 0
+    for word in loads:
+        # ldp Xt, Xt2, [sp, #offset], or its post-indexed form.
+        assert word & 0xFE4003E0 == 0xA84003E0
+        offset = 8 * (word >> 15 & 0x7F)
+        if word >> 23 & 3 == 1:
+            released, offset = offset, 0
+        loaded.update({word & 31: offset, word >> 10 & 31: offset + 8})
+    names = {**{number: f"X{number}" for number in range(19, 29)}, 29: "Fp", 30: "Return"}
+    assert {names[number]: offset for number, offset in loaded.items()} == {
+        name: structure.offset(name) for name in names.values()
+    }
+    assert released == structure.size
+
+
+def switched_dump(seed: Optional[int], state: int, flags: int, authenticated: int = 0) -> bytes:
+    """A small dump of a thread that was switched out; forged only, from the public declarations.
+
+    Args:
+        seed: draws a layout of the file; None for that of the real one
+        state: KTHREAD.State
+        flags: ContextFlags of the dump's CONTEXT
+        authenticated: bits of the authentication code in the saved return addresses
+    """
+    stack, kernel_stack = bytearray(0x1000), KERNEL_STACK
+    low = kernel_stack & ~0xFFF
+    outer = kernel_stack + 0x100
+    struct.pack_into("<12Q", stack, kernel_stack - low, *range(19, 29), outer, NT + 0x29FF1C ^ authenticated)
+    struct.pack_into("<2Q", stack, outer - low, 0, NT + 0x373340)
+    saved = bytearray(0x390)
+    struct.pack_into("<II", saved, 0, flags, 4)
+    struct.pack_into("<QQ", saved, 0x100, kernel_stack, NT + CRASH[0])
+    made = SmallDump(build=22000, machine=0xAA64, seed=seed)
+    made.crash(0x133, (1, 2, 0, 3), bytes(saved))
+    made.stack(low, bytes(stack))
+    made.thread(ETHREAD, EPROCESS, low + 0x1000, kernel_stack, 0, 0)
+    switch = struct.pack("<4Q", 0, 0, kernel_stack + 0x50, NT + 0x2084D0 ^ authenticated)
+    made.amend("Thread", 0x210, switch)
+    made.amend("Thread", made.offsets["OffsetKThreadState"], bytes([state]))
+    made.drivers([Driver("ntoskrnl.exe", NT, 0x103E000)])
+    return made.file()
+
+
+@pytest.mark.parametrize("authenticated", [0, 0x2A << 48])
+@pytest.mark.parametrize("seed", [None, 1])
+def test_a_thread_that_was_switched_out_has_its_nonvolatile_registers(
+    seed: Optional[int], authenticated: int, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "small.dmp").write_bytes(switched_dump(seed, 5, 0, authenticated))
+    dump = OpenedDump(tmp_path / "small.dmp")
+    row = only(row for _, row in dump.rows(trapframes.TrapFrames) if row["Origin"] == "switched")
+    assert (row["Pc"], row["Sp"], row["Fp"]) == (NT + 0x29FF1C, KERNEL_STACK + 0x60, KERNEL_STACK + 0x100)
+    assert [row[f"X{number}"] for number in range(19, 29)] == list(range(19, 29))
+    assert (row["Lr"], row["Mode"], row["State"]) == (NT + 0x29FF1C ^ authenticated, "kernel", "Waiting")
+    assert (row["TrapFrame"], row["Unsure"]) == (ETHREAD + 0x210 & MASK, "")
+    assert "stale" not in row["Status"]
+    # The CONTEXT of the dump is no CONTEXT: the walk begins with the exception frame.
+    frames = frames_of(dump.rows(callstacks.CallStacks))
+    assert [frame["Address"] for frame in frames] == [NT + 0x29FF1C & MASK, NT + 0x373340 & MASK]
+
+
+def test_the_context_of_a_dump_goes_before_the_switch_frame(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "small.dmp").write_bytes(switched_dump(None, 2, 0x400007))
+    dump = OpenedDump(tmp_path / "small.dmp")
+    assert frames_of(dump.rows(callstacks.CallStacks))[0]["Address"] == NT + CRASH[0] & MASK
+    row = only(row for _, row in dump.rows(trapframes.TrapFrames) if row["Origin"] == "switched")
+    assert {"running", "stale"} <= set(row["Status"].split(", "))
+
+
+def test_a_switch_frame_that_its_stack_contradicts_is_named(tmp_path: pathlib.Path) -> None:
+    data = bytearray(switched_dump(None, 5, 0))
+    place = data.index(struct.pack("<QQ", KERNEL_STACK + 0x50, NT + 0x2084D0))
+    struct.pack_into("<Q", data, place, KERNEL_STACK + 0x58)
+    (tmp_path / "small.dmp").write_bytes(data)
+    dump = OpenedDump(tmp_path / "small.dmp")
+    row = only(row for _, row in dump.rows(trapframes.TrapFrames) if row["Origin"] == "switched")
+    assert "no switch frame" in row["Status"]
+    assert not isinstance(row["Pc"], int)
 
 
 def writes(size: int, seed: int) -> List[Tuple[int, int]]:

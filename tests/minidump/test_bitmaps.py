@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any, List, Set
+from typing import Any, List, Optional, Set
 
 import pytest
 from volatility3.plugins.minidump import bitmaplayer
@@ -82,13 +82,15 @@ def test_a_plugin_of_volatility_reads_it(image: Image, opened: Opened, tmp_path:
     assert any("stack unreadable" in (row["Status"] or "") for row in rows if row["Part"] == "user")
 
 
-def test_a_32_bit_dump_opens(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("seed", [None, 1, 2, 3])
+def test_a_32_bit_dump_opens(seed: Optional[int], tmp_path: pathlib.Path) -> None:
+    """Whatever the layout: signature, length of the bitmap, room before the pages."""
     known = kernels.load("win7-x86")
     kernel = Kernel(known.table, **known.options())
     kernel.process("app.exe", pid=1000)
     image = kernel.image()
     image.install(context.symbol_directory())
-    opened = context.open_file(image.save(tmp_path / "memory.dmp", BITMAP_AUTOMATIC))
+    opened = context.open_file(image.save(tmp_path / "memory.dmp", BITMAP_AUTOMATIC, seed=seed))
     below = opened.context.layers[opened.layer.dependencies[0]]
     assert isinstance(below, bitmaplayer.BitmapDump32Layer)
     assert {row["Process"] for _, row in opened.rows(gflags.GFlags)} >= {"nt", "app.exe"}

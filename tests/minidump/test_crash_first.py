@@ -57,12 +57,16 @@ def stream_at(data: Union[bytes, bytearray], kind: int) -> int:
     return ChangedDump(bytes(data)).place(kind)
 
 
-def met(path: pathlib.Path) -> Optional[Met]:
+def parsed(path: pathlib.Path) -> Any:
     logging.disable(logging.ERROR)
     try:
-        theirs = MinidumpFile.parse(str(path))
+        return MinidumpFile.parse(str(path))
     finally:
         logging.disable(logging.NOTSET)
+
+
+def met(path: pathlib.Path) -> Optional[Met]:
+    theirs = parsed(path)
     if theirs.exception is None or not theirs.exception.exception_records:
         return None
     record = theirs.exception.exception_records[0]
@@ -146,6 +150,47 @@ def test_frames_equal_those_of_lldb(path: pathlib.Path) -> None:
         assert all(address in places for address in expected[:1000])
     else:
         assert addresses[0] == expected[0]
+
+
+def test_a_call_to_data_has_its_caller() -> None:
+    """Eip lies on the stack, so nothing was pushed after the call: its return address is on top.
+
+    The file lacks the code before that address, so the frame is unsure; LLDB passes it over.
+    """
+    path = REAL / "more" / "breakpad-exec_av_on_stack.dmp"
+    expected = met(path)
+    assert expected is not None
+    top = int.from_bytes(parsed(path).get_reader().read(expected.sp, 4), "little")
+    frame = of_crash(path)[0][1][1]
+    assert (frame["Address"], frame["Sp"], frame["How"]) == (top, expected.sp + 4, "leaf")
+    assert (frame["Symbol"], frame["Status"]) == ("crashme1+0x10ae", "headers unreadable, unsure")
+    assert top not in lldb(path)[0]
+
+
+@pytest.mark.parametrize(("tried", "where", "taken"), [(8, 0, True), (0, 0, False), (8, 4, False)])
+def test_the_exception_tells_that_there_is_no_code(
+    tried: int, where: int, taken: bool, tmp_path: pathlib.Path
+) -> None:
+    """A call into a module whose code and headers are absent: only the exception shows that it was data.
+
+    It counts if it says that the processor refused to execute (8), and at Eip itself.
+    """
+    path = REAL / "null_write_av.dmp"
+    data, expected, theirs = bytearray(path.read_bytes()), met(path), parsed(path)
+    assert expected is not None
+    segments = theirs.memory_segments.memory_segments
+    stack = next(
+        piece for piece in segments if piece.start_virtual_address <= expected.sp < piece.end_virtual_address
+    )
+    caller, target = expected.ip - 0x2000, expected.ip + 0x1000
+    offset = stack.start_file_address + expected.sp - stack.start_virtual_address
+    struct.pack_into("<I", data, offset, caller)
+    place = theirs.exception.exception_records[0].ThreadContext.Rva + 0xB8
+    struct.pack_into("<I", data, place, target)
+    struct.pack_into("<QQ", data, stream_at(data, EXCEPTION) + 8 + 32, tried, target + where)
+    (tmp_path / "crash.dmp").write_bytes(data)
+    frames = of_crash(tmp_path / "crash.dmp")[0][1]
+    assert (frames[1]["Address"] == caller) == taken
 
 
 def test_registers_equal_those_of_lldb(path: pathlib.Path) -> None:

@@ -143,7 +143,8 @@ def test_info_lists_the_streams_of_other_systems(path: pathlib.Path) -> None:
 def test_broken_files_have_a_clear_answer(path: pathlib.Path, name: str) -> None:
     plugin = {"info": info.Info, **ALL}[name]
     if name in ("tracegraph", "tracereport") and path.stem == "rust-invalid-parameter":
-        pytest.skip("the command writes a file, for which this test has no folder")
+        assert OpenedDump(path).construct(plugin).run() is not None
+        return
     if name == "info" or path.stem == "rust-invalid-parameter":
         assert OpenedDump(path).rows(plugin) or name in ("locks", "handletraces", "stacktracedb")
         return

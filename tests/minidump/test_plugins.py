@@ -101,6 +101,25 @@ def test_rows_are_those_of_the_image(
     assert expected or of_image is image_heaptraces.HeapTraces
 
 
+def test_the_block_at_an_address(opened: Opened, folder: pathlib.Path) -> None:
+    """WinDbg's `!heap -p -a`: its trace and its neighbours, in a dump as in the image."""
+    listed = dump(folder, UPDATER).rows(heaptraces.HeapTraces, blocks=True)
+    found = [
+        row["Block"] for _, row in listed if isinstance(row["Block"], int) and isinstance(row["Size"], int)
+    ]
+    block, *_ = sorted(found)[1:]
+    for address in (block, block + 5, block - 1, 0x10):
+        rows = shown(dump(folder, UPDATER).rows(heaptraces.HeapTraces, address=address))
+        expected = opened.rows(image_heaptraces.HeapTraces, pid=[UPDATER], address=address)
+        assert rows == shown(expected)
+        said = {row["Block"]: row["Status"] for _, row in rows if isinstance(row["Block"], int)}
+        if address in (block, block + 5):
+            assert said[block].startswith(f"holds the address at {address - block}")
+            assert any(
+                row["Symbol"].startswith("updater!") for _, row in rows if isinstance(row["Frame"], int)
+            )
+
+
 def user_rows(rows: Cells) -> Cells:
     return [(depth, row) for depth, row in rows if not row["Part"].startswith("kernel")]
 

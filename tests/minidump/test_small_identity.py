@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import lzma
 import pathlib
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 import pytest
 from volatility3.plugins.minidump import callstacks, info
@@ -32,8 +32,10 @@ PLACES: Dict[Tuple[int, bool], Tuple[int, int, int]] = {
 """UniqueProcessId, ImageFileName and Cid by public symbols; 26100 as real dumps of it show the first two."""
 
 
-def dump_of(build: int, wide: bool, places: Tuple[int, int, int], *identity: Any) -> SmallDump:
-    dump = SmallDump(wide=wide, build=build)
+def dump_of(
+    build: int, wide: bool, places: Tuple[int, int, int], *identity: Any, seed: Optional[int] = None
+) -> SmallDump:
+    dump = SmallDump(wide=wide, build=build, seed=seed)
     dump.offsets.update(SizeEThread=0x900, SizeEProcess=0xC00)
     dump.drivers([Driver("\\SystemRoot\\system32\\ntoskrnl.exe", KERNEL[wide], 0x800000)])
     dump.crash(0xD1, (0x10, 2, 0, 0), smalldump.context(wide, KERNEL[wide] + 0x1234, STACK[wide] + 0x40))
@@ -54,6 +56,20 @@ def test_the_file_tells(build: int, wide: bool, tmp_path: pathlib.Path) -> None:
     row = first_row(dump_of(build, wide, PLACES[build, wide], 4312, b"a_long_name.exe", 4316), tmp_path)
     assert (row["PID"], row["Process"], row["TID"]) == (4312, "a_long_name.exe", 4316)
     assert "unknown" not in row["Status"] and "not in the dump" not in row["Status"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_layout_of_x86_is_shown_alike(seed: int, tmp_path: pathlib.Path) -> None:
+    """Dumps of x86 are known from the forge only: in whatever layout, the answer is the same."""
+    dump = dump_of(2600, False, PLACES[2600, False], 4312, b"app.exe", 4316, seed=seed)
+    (tmp_path / "small.dmp").write_bytes(dump.file())
+    path = tmp_path / "small.dmp"
+    brief = {row["Member"]: row["Value"] for _, row in OpenedDump(path).rows(info.Info, brief=True)}
+    assert brief["At"] == "nt+0x1234 (0x82801234)"
+    assert brief["Process"] == "app.exe (4312), thread 4316"
+    shown = {row["Member"]: row["Value"] for _, row in OpenedDump(path).rows(info.Info)}
+    expected = "0x82800000-0x82ffffff, TimeDateStamp 0x5f000000, CheckSum 0x12345"
+    assert shown["\\SystemRoot\\system32\\ntoskrnl.exe"] == expected
 
 
 def test_a_layout_of_another_build_counts_if_both_structures_agree(tmp_path: pathlib.Path) -> None:

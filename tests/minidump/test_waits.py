@@ -16,6 +16,9 @@ from tests.support.processdumps import OpenedDump
 
 pytestmark = pytest.mark.shared
 
+ARM64 = ("17763.475", "19044.1766")
+"""The sets of x64 builds that Windows on ARM64 has, too."""
+
 
 @pytest.mark.parametrize("label,share", waitrows.CASES)
 def test_every_wait(label: str, share: int, tmp_path: pathlib.Path) -> None:
@@ -25,6 +28,21 @@ def test_every_wait(label: str, share: int, tmp_path: pathlib.Path) -> None:
         path.write_bytes(waitdumps.dump_of(snapshot, bool(number & 1), bool(number & 2)))
         rows = OpenedDump(path).rows(waits.WaitChains, fold=True)
         assert not waitrows.wrong(snapshot, rows), (snapshot.story, snapshot.number)
+
+
+@pytest.mark.parametrize("label,share", [case for case in waitrows.CASES if case[0] in ARM64])
+def test_the_same_structures_with_registers_of_arm64(label: str, share: int, tmp_path: pathlib.Path) -> None:
+    """Nothing is measured on ARM64: the dumps have the structures of x64, and no arguments of calls.
+
+    The register that ntdll keeps for an RTL_RESOURCE is known for x64 and x86 only.
+    """
+    path = tmp_path / "waits.dmp"
+    for snapshot in waitrows.some(label, share):
+        path.write_bytes(waitdumps.dump_of(snapshot, exports=False, arm64=True))
+        rows = OpenedDump(path).rows(waits.WaitChains, fold=True)
+        assert {row["Arch"] for _, row in rows} <= {"arm64"}
+        wrong = set(waitrows.wrong(snapshot, rows)) - {("resource", "none")}
+        assert not wrong, (snapshot.story, snapshot.number)
 
 
 @pytest.mark.parametrize(

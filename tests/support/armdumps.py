@@ -15,12 +15,16 @@ from typing import List, Optional, Tuple
 from tests.forge.minidump import Module, Writer, WrittenThread
 from tests.forge.smalldump import Driver, SmallDump
 from tests.support.armtruth import Point, Truth
-from winstacks.stacks.decode.registers_arm64 import PLACES
+from winstacks.stacks.decode.registers_arm64 import PLACES, RegistersArm64
 
 FULL, STACKS = "full", "stacks"
 TID, TEB, PEB = 0x1234, 0xC5D4600000, 0xC5D4500000
 _ARM64, _AMD64, _BUILD = 12, 9, 22631
 _FLAGS, _EXTENDED = 0x400007, 0x400020
+PRIVATE = 0x1F0000000
+READWRITE, EXECUTE_READWRITE = 4, 0x40
+_EXECUTE_READ, _EXECUTE_COPY = 0x20, 0x80
+_COMMIT, _OF_PROCESS, _OF_IMAGE = 0x1000, 0x20000, 0x1000000
 
 
 def context(point: Point, flags: int = _FLAGS) -> bytes:
@@ -70,19 +74,66 @@ def x64_context(point: Point) -> bytes:
     return bytes(data)
 
 
-def emulated_dump(truth: Truth, point: Point) -> bytes:
-    """A dump of an x64 process on ARM64 whose only thread stands at a point of its ntdll."""
+X64_BASE = 0x7FF7A0000000
+X64_STOOD, X64_RETURN = X64_BASE + 0x1004, X64_BASE + 0x1109
+"""Where a thread stands in code of x64, and the return address in its caller."""
+
+
+def _x64_program() -> bytes:
+    """An image for x64 with two functions: `sub rsp,28h; nop…` and `sub rsp,28h; call first; nop…`."""
+    image = bytearray(0x4000)
+    image[:2] = b"MZ"
+    struct.pack_into("<I", image, 0x3C, 0x80)
+    struct.pack_into("<4sHHIIIHH", image, 0x80, b"PE\0\0", 0x8664, 1, 0x60000000, 0, 0, 0xF0, 0x22)
+    struct.pack_into("<H", image, 0x98, 0x20B)
+    struct.pack_into("<QII", image, 0x98 + 24, X64_BASE, 0x1000, 0x1000)
+    struct.pack_into("<II", image, 0x98 + 56, len(image), 0x1000)
+    struct.pack_into("<I", image, 0x98 + 108, 16)
+    struct.pack_into("<II", image, 0x98 + 112 + 24, 0x3000, 24)
+    code = b".text\0\0\0", 0x1000, 0x1000, 0x1000, 0x1000, 0, 0, 0, 0, 0x60000020
+    struct.pack_into("<8sIIIIIIHHI", image, 0x98 + 0xF0, *code)
+    allocate = b"\x48\x83\xec\x28"
+    image[0x1000:0x1020] = allocate.ljust(0x20, b"\x90")
+    call = b"\xe8" + struct.pack("<i", 0x1000 - 0x1109)
+    image[0x1100:0x1120] = (allocate + call).ljust(0x20, b"\x90")
+    image[0x2000:0x2006] = bytes((1, 4, 1, 0, 4, 0x42))
+    struct.pack_into("<6I", image, 0x3000, 0x1000, 0x1020, 0x2000, 0x1100, 0x1120, 0x2000)
+    return bytes(image)
+
+
+def emulated_dump(truth: Truth, point: Point, called: bool = False) -> bytes:
+    """A dump of an x64 process on ARM64 whose only thread stands at a point of its ntdll.
+
+    Args:
+        truth: the module that is taken for ntdll
+        point: where the thread stands, or where it called code of x64
+        called: whether that code called functions of x64, in which the thread stands
+    """
     low = point.registers.sp & ~0xFFF
-    stack = point.stack[low - truth.low :]
+    stack = bytearray(point.stack[low - truth.low :])
+    if called:
+        sp = point.registers.sp - 0x60
+        caller, stood = point.pc, RegistersArm64.from_known(X64_STOOD, sp, {"Fp": 0})
+        point = point._replace(pc=X64_STOOD, registers=stood)
+        if sp < low:
+            low, stack = low - 0x1000, bytearray(0x1000) + stack
+        struct.pack_into("<Q", stack, sp - low + 0x28, X64_RETURN)
+        struct.pack_into("<Q", stack, sp - low + 0x58, caller)
     module = truth.images[0]
     image = bytearray(module.read_rva(0, module.size) or b"")
     # The loader of an x64 process shows the view of the file for AMD64.
     struct.pack_into("<H", image, int.from_bytes(image[0x3C:0x40], "little") + 4, 0x8664)
     writer = Writer()
     writer.system_info(_AMD64, _BUILD)
-    writer.threads([WrittenThread(TID, 0, (low, stack), x64_context(point))])
-    writer.modules([Module(module.base, module.size, 0, r"C:\Windows\System32\ntdll.dll")])
-    writer.memory64([(low, stack), (module.base, bytes(image))])
+    program = _x64_program()
+    writer.threads([WrittenThread(TID, 0, (low, bytes(stack)), x64_context(point))])
+    writer.modules(
+        [
+            Module(module.base, module.size, 0, r"C:\Windows\System32\ntdll.dll"),
+            Module(X64_BASE, len(program), 0, r"C:\x\app.exe"),
+        ]
+    )
+    writer.memory64([(low, bytes(stack)), (module.base, bytes(image)), (X64_BASE, program)])
     return writer.bytes()
 
 
@@ -119,4 +170,43 @@ def process_dump(truth: Truth, point: Point, layout: str) -> bytes:
         writer.memory64([(low, stack), *ranges])
     else:
         writer.memory([(low, stack), *ranges])
+    return writer.bytes()
+
+
+def injected_dump(truth: Truth, point: Point, protection: int) -> bytes:
+    """A dump of a process whose only thread began in private memory, and stands there.
+
+    Args:
+        truth: the module
+        point: a point with callers: its innermost caller called the private memory
+        protection: PAGE_* of the private memory
+    """
+    caller = truth.caller(point.frames[0])
+    values = list(caller.values)
+    values[PLACES[30]] = caller.ip
+    stood = point._replace(pc=PRIVATE + 0x100, registers=RegistersArm64(PRIVATE + 0x100, tuple(values)))
+    low = caller.sp & ~0xFFF
+    stack = point.stack[low - truth.low :]
+    ranges = [(image.base, bytes(image.read_rva(0, image.size) or b"")) for image in truth.images]
+    writer = Writer()
+    writer.system_info(_ARM64, _BUILD)
+    writer.threads([WrittenThread(TID, TEB, (low, stack), context(stood))])
+    writer.thread_infos([(TID, 0, 0, 259, 1, 0, 0, 0, PRIVATE, 1)])
+    writer.modules(
+        [
+            Module(image.base, image.size, 0, rf"C:\x\{name}", None, (1, 0, 0, 0))
+            for image, name in zip(truth.images, (truth.name, "app.exe"))
+        ]
+    )
+    regions = [(low, low, READWRITE, len(stack), READWRITE, _OF_PROCESS)]
+    regions += [(base, base, _EXECUTE_COPY, len(data), _EXECUTE_READ, _OF_IMAGE) for base, data in ranges]
+    regions.append((PRIVATE, PRIVATE, protection, 0x1000, protection, _OF_PROCESS))
+    writer.memory_infos(
+        [
+            (start, base, was, size, _COMMIT, now, kind)
+            for start, base, was, size, now, kind in sorted(regions)
+        ]
+    )
+    code = struct.pack("<I", 0xD503201F) * 0x400
+    writer.memory64([(low, stack), *ranges, (PRIVATE, code)])
     return writer.bytes()

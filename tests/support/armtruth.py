@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from types import ModuleType
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Union
 
 import pytest
 
@@ -64,11 +64,11 @@ def binaries(shared: pathlib.Path) -> Dict[str, pathlib.Path]:
     return {name: folder / name for name, folder in found.items()}
 
 
-def reader(data: bytes) -> ReadRva:
+def reader(data: Union[bytes, bytearray]) -> ReadRva:
     """Reads the bytes of an image by RVA."""
 
     def read(rva: int, length: int) -> Optional[bytes]:
-        return data[rva : rva + length] if 0 <= rva <= len(data) - length else None
+        return bytes(data[rva : rva + length]) if 0 <= rva <= len(data) - length else None
 
     return read
 

@@ -11,13 +11,14 @@ import pathlib
 from typing import Any, Dict, List
 
 from volatility3.cli import text_renderer
-from volatility3.plugins.windows import traceframes, traceimage, traces
+from volatility3.plugins.windows import traceframes, traceimage, traces, tracewaits
 
 from tests.forge.context import Opened
 
 TABLES = {
     "traces": traces.StackTraces,
     "traceframes": traceframes.TraceFrames,
+    "tracewaits": tracewaits.TraceWaits,
     "traceimage": traceimage.TraceImage,
 }
 

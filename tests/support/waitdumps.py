@@ -21,6 +21,7 @@ from winstacks.traps.decode.context import ContextLayout
 from winstacks.traps.state import register_types
 
 CODE, EXECUTABLE = 0x60000020, 0x40000040
+_ARM64 = 12
 COMMIT, IMAGE, PRIVATE = 0x1000, 0x1000000, 0x20000
 _NAMES = {
     "NtWaitForSingleObject": 4,
@@ -85,11 +86,27 @@ def context_of(snapshot: Snapshot, thread: Dict, arguments: bool) -> bytes:
     return bytes(data)
 
 
+def arm_context_of(snapshot: Snapshot, thread: Dict) -> bytes:
+    """Returns a CONTEXT of ARM64 for a thread of x64 code that stands behind a system call.
+
+    There the return address is in Lr, and not on the stack.
+    """
+    regs, data = thread["regs"], bytearray(0x390)
+    kept = ("rbx", "rsi", "rdi", "rbp", "r12", "r13", "r14", "r15")
+    caller = Bytes(snapshot.regions).read(regs["rsp"], 8) or bytes(8)
+    struct.pack_into("<I", data, 0, 0x400007)
+    struct.pack_into("<8Q", data, 8 + 8 * 19, *(regs[name] for name in kept))
+    data[8 + 8 * 30 : 8 + 8 * 31] = caller
+    struct.pack_into("<QQ", data, 0x100, regs["rsp"] + 8, regs["rip"])
+    return bytes(data)
+
+
 def dump_of(
     snapshot: Snapshot,
     arguments: bool = True,
     exports: bool = True,
     handles: Sequence[Tuple[int, str, str, int]] = (),
+    arm64: bool = False,
 ) -> bytes:
     """Returns a dump with the memory of a snapshot.
 
@@ -98,12 +115,13 @@ def dump_of(
         arguments: whether its registers have the arguments of system calls, as those of a new kernel
         exports: whether ntdll's exports are in the dump
         handles: handle, type, name and the TID of a mutex's owner, 0 for no information
+        arm64: whether the dump is of a process of ARM64, whose structures are those of x64
     """
     truth, machine = snapshot.truth, bare.MACHINES[snapshot.pointer_size]
     memory = [*snapshot.regions, *(ntdll_pages(snapshot) if exports else ())]
     writer = Writer()
     version = (10, 0) if snapshot.build >= 10240 else (6, 1)
-    writer.system_info(ARCHITECTURES[machine], snapshot.build, version)
+    writer.system_info(_ARM64 if arm64 else ARCHITECTURES[machine], snapshot.build, version)
     writer.misc_info(truth["pid"])
     folder = "C:\\Windows\\System32\\"
     writer.modules(
@@ -117,7 +135,7 @@ def dump_of(
         sp = thread["regs"]["rsp" if machine is Machine.AMD64 else "esp"]
         end = thread["stack"][1]
         stack = source.read(sp, end - sp) or b""
-        context = context_of(snapshot, thread, arguments)
+        context = arm_context_of(snapshot, thread) if arm64 else context_of(snapshot, thread, arguments)
         threads.append(WrittenThread(thread["tid"], thread["teb"], (sp, stack), context))
     writer.threads(threads)
     base, size = truth["modules"][0]["base"], truth["modules"][0]["size"]

@@ -72,15 +72,16 @@ class Waiting:
     Args:
         name: the forge's kernel
         messages: whether its symbols describe ALPC
+        kernel: a kernel that exists already
 
     Attributes:
         kernel, process: these
     """
 
-    def __init__(self, name: str, messages: bool = False) -> None:
+    def __init__(self, name: str, messages: bool = False, kernel: Optional[Kernel] = None) -> None:
         known = kernels.load(name)
         table = with_messages(known.table, name) if messages else known.table
-        self.kernel = Kernel(table, **known.options())
+        self.kernel = kernel or Kernel(table, **known.options())
         self.process: Process = self.kernel.process("server.exe", PID)
         self._tids = PID
         self._lists: Dict[int, List[int]] = {}

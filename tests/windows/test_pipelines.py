@@ -177,7 +177,7 @@ def test_json_lines_and_parquet_are_read_alike(name: str, lake: Dict[str, pathli
 
 def test_the_image_without_traces_has_none(lake: Dict[str, pathlib.Path]) -> None:
     counts = [len(flatfiles.lines(lake["without traces"] / f"{table}.jsonl")) for table in TABLES]
-    assert counts == [0, 0, 1]
+    assert counts == [0, 0, 0, 1]
     assert all(flatfiles.lines(lake["sample"] / f"{table}.jsonl") for table in TABLES)
 
 
@@ -227,9 +227,9 @@ def test_the_questions_of_the_page_are_one_statement_for_all_images(
     assert set(alone) <= set(together)
 
 
-def test_the_page_has_the_three_questions_and_their_answers(lake: Dict[str, pathlib.Path]) -> None:
+def test_the_page_has_its_questions_and_their_answers(lake: Dict[str, pathlib.Path]) -> None:
     sample_only = {"sample": lake["sample"]}
-    unbacked, locks, leaks, _, forms = (answers(question, sample_only) for question in QUESTIONS)
+    unbacked, locks, waits, leaks, _, forms = (answers(question, sample_only) for question in QUESTIONS)
     assert (4312, "updater.exe", "user", "private", 1, 1) in unbacked
     assert (0, "nt", "std", "none", 1, 1) in unbacked
     held = {(address, tid, process) for address, _, tid, _, process, _ in locks}
@@ -237,6 +237,14 @@ def test_the_page_has_the_three_questions_and_their_answers(lake: Dict[str, path
     shared = {tid for address, tid, _ in held if address == "0xe0001000c9f0"}
     assert shared == {4316, 4320}
     assert len(held) == len(locks) == 6
+    assert [row[2:8] for row in waits[:2]] == [
+        (6204, "critical section", "0xe000000a80", 6208, "deadlock", 1),
+        (6208, "critical section", "0xe0000009c0", 6204, "deadlock", 1),
+    ]
+    # The address of a lock is written as Owner is: both name the sections that the threads hold.
+    assert {row[4] for row in waits[:2]} == {
+        address for address, _, process in held if process == "spooler.exe"
+    }
     assert leaks[0] == (98304, 24, 1, "updater!load_settings+0x47; updater!main+0x31")
     for _, offset, from_trace_id, thread, thread_offset in forms:
         assert offset == from_trace_id

@@ -14,13 +14,17 @@ from volatility3.plugins.windows import pslist, tracefindings, traces
 
 from tests.forge import context, sample, vol
 from tests.forge.context import Opened
+from tests.forge.paging import State
 from tests.support import grid
+from tests.support.clean.host64 import JITTED, Host64, Private
 from tests.support.findingimages import PRIVATE, RETURNS, FindingImage, answered, found
 from tests.support.only import only
 from winstacks.columns.words import CONFIDENCES
 from winstacks.findings import registry
+from winstacks.findings.loststacks import LOST_STACKS
 from winstacks.options import CHECKS, SEVERITIES
 
+WAIT_EX = "kernelbase!WaitForSingleObjectEx"
 COLUMNS = [
     *("ImageId", "Severity", "Confidence", "Finding", "PID", "Process", "ProcessOffset", "TID", "Kind"),
     *("Frame", "Address", "Symbol", "How", "Evidence", "Innocent", "Technique", "StackKey", "TraceId"),
@@ -125,6 +129,55 @@ def test_a_low_finding_says_what_made_it_so() -> None:
 def test_among_equals_more_agreeing_checks_come_first(opened: Opened) -> None:
     shown = [row for row in rows(opened) if row["Severity"] == "high" and row["Confidence"] == "certain"]
     assert [row["PID"] for row in shown] == sorted((row["PID"] for row in shown), reverse=True)
+
+
+def test_low_findings_without_an_innocent_reason_come_first() -> None:
+    """A guess in a process with nothing that explains it, before a finding that is low for a reason."""
+    host = Host64("win10-x64")
+    explained = host.program("explained.exe", "clr.dll", functions="main")
+    base = explained.jitted()
+    explained.register((base, base + 0x2000))
+    explained.waits("clr!CallDescrWorkerInternal", Private(base), WAIT_EX)
+    guessed = host.program("guessed.exe", functions="main")
+    outer, inner = guessed.jitted(), guessed.jitted()
+    guessed.waits("main", Private(outer), Private(inner), WAIT_EX)
+    low = [row for row in found(host.kernel.image()) if row["Severity"] == "low"]
+    assert [row["Process"] for row in low] == ["guessed.exe", "explained.exe"]
+    assert "low because" in low[0]["Innocent"] and "low because" not in low[1]["Innocent"]
+
+
+def test_threads_that_were_started_at_one_address_are_counted() -> None:
+    """Each has a stack in the kernel and one in user mode: they are two threads."""
+    host = Host64("win10-x64")
+    program = host.program("app.exe", functions="main")
+    base = program.jitted()
+    for _ in range(2):
+        program.waits("main", WAIT_EX, thread=program.thread(win32_start=base + JITTED.rva))
+    row = only(found(host.kernel.image(), "start_mismatch"))
+    assert row["Evidence"].endswith("; 2 threads")
+
+
+def test_brief_counts_what_was_not_checked(tmp_path: pathlib.Path) -> None:
+    """One row for each reason; --unchecked has them all."""
+    host = Host64("win10-x64")
+    for number in range(3):
+        program = host.program(f"app{number}.exe", functions="main")
+        program.waits("main", WAIT_EX)
+    image = host.kernel.image()
+    for program in host.programs:
+        stack = program.process.threads[0].user_stack_limit
+        program.process.space.set_state(stack, 0x4000, State.MISSING)
+    opened = context.open_image(image, tmp_path)
+
+    def unchecked(**options: Any) -> List[Dict[str, Any]]:
+        shown = [row for _, row in opened.rows(tracefindings.TraceFindings, **options)]
+        return [row for row in shown if row["Finding"] == LOST_STACKS]
+
+    every = unchecked()
+    assert len(every) == 3
+    row = only(unchecked(brief=True))
+    assert f" lost stacks of {len(every)} processes: --unchecked lists them" in str(row["Evidence"])
+    assert len(unchecked(brief=True, unchecked=True)) == len(every)
 
 
 def test_findings_join_with_the_stacks(opened: Opened) -> None:

@@ -306,6 +306,17 @@ def test_the_key_slash_goes_to_the_search_in_view(page: Page) -> None:
         assert page.run("document.activeElement.closest('section').id") == place
 
 
+def test_a_telephone_shows_the_whole_deadlock(page: Page) -> None:
+    """The steps have numbers, and the drawing is as wide as the screen, in letters that can be read."""
+    page.size(390, 844)
+    page.reload()
+    box = "[...document.querySelectorAll('svg.waits{}')].map((each) => each.getBoundingClientRect().{})"
+    assert 0 < max(page.run(box.format("", "right"))) <= 390
+    assert min(page.run(box.format(" .node", "height"))) >= 11
+    steps = page.run("[...document.querySelectorAll('ol.steps li')].map((each) => each.innerText)")
+    assert len(steps) == 2 and all("waits for critical section" in step for step in steps)
+
+
 def test_a_telephone_shows_stacks_in_all_lists(page: Page) -> None:
     page.size(390, 844)
     page.run("new Promise((done) => setTimeout(done, 300))")

@@ -51,7 +51,10 @@ def grid(saved: Saved, plugin: str, *options: str) -> List[Dict[str, Any]]:
 def test_the_files_hold_what_the_grids_show(saved: Saved, options: Any, tmp_path: pathlib.Path) -> None:
     written = run(saved, "windows.traces", "--dump", *options, arguments=["-o", str(tmp_path)])
     rows = {row["Table"]: row for row in written.rows}
-    assert list(rows) == ["traces", "traceframes", "traceimage"]
+    assert list(rows) == ["traces", "traceframes", "tracewaits", "traceimage"]
+    waits = lines(tmp_path / "tracewaits.jsonl")
+    assert waits == ([] if "std" in options else grid(saved, "windows.tracewaits"))
+    assert rows["tracewaits"]["Rows"] == len(waits)
     for name in ("traces", "traceframes"):
         found = lines(tmp_path / f"{name}.jsonl")
         assert found == grid(saved, f"windows.{name}", *options)

@@ -15,8 +15,10 @@ from tests.forge import context
 from tests.support.only import only
 from tests.support.waitobjects import (
     ALL,
+    EVENT,
     FAST_MUTEX,
     GUARDED_MUTEX,
+    MUTANT,
     PID,
     SEMAPHORE,
     Waiting,
@@ -81,6 +83,37 @@ def test_several_objects(name: str, tmp_path: pathlib.Path) -> None:
     assert found[thread.tid][0]["ChainEnd"] == "no owner kept"
     assert [row["WaitMode"] for row in found[other.tid]] == ["all", "all"]
     assert found[other.tid][0]["ChainEnd"] == "running"
+
+
+@pytest.mark.parametrize("name", ("win7-x64", "win10-x64"))
+def test_a_mutex_of_the_kernel_has_no_header_and_an_owner(name: str, tmp_path: pathlib.Path) -> None:
+    """A KMUTEX lies within another structure of the kernel."""
+    forged = Waiting(name)
+    thread, owner = forged.thread(), forged.thread(state=2)
+    mutex = forged.kernel.obj("_KMUTANT", tag=b"Mutx")
+    mutex["Header.Type"], mutex["OwnerThread"] = MUTANT, owner.ethread.address
+    forged.wait(thread, mutex)
+    row = only(rows_by_tid(shown(forged, tmp_path))[thread.tid])
+    assert cells(row, "WaitsFor", "WaitName", "Known", "OwnerTID", "ChainEnd", "Status") == (
+        *("mutant", None, "list", owner.tid, "running"),
+        row["Status"],
+    )
+
+
+@pytest.mark.parametrize("name", ("win7-x64", "win10-x64"))
+def test_a_named_pipe_is_a_file_object_with_its_name(name: str, tmp_path: pathlib.Path) -> None:
+    """No public structure leads from a pipe to its other end: the chain ends with the request."""
+    forged = Waiting(name)
+    thread = forged.thread()
+    file = forged.kernel.pool.executive("_FILE_OBJECT", "File")
+    file["Event.Header.Type"] = EVENT
+    file.text("FileName", "\\spoolss")
+    forged.wait(thread, file, header="Event.Header")
+    row = only(rows_by_tid(shown(forged, tmp_path))[thread.tid])
+    assert cells(row, "WaitsFor", "WaitName", "Known", "Ownership", "ChainEnd") == (
+        *("file object", "\\spoolss", "list", "no owner kept", "waits for I/O"),
+    )
+    assert row["WaitAddress"] == file.address & (1 << 48) - 1
 
 
 @pytest.mark.parametrize("name", LAYOUTS)

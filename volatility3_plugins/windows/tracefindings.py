@@ -31,6 +31,10 @@ class TraceFindings(interfaces.plugins.PluginInterface):
             options.switch(
                 "summary", "Begin with a row for each process: its worst finding, and the checks that agree"
             ),
+            options.switch(
+                "unchecked",
+                "With --brief: show everything that was not checked, and not a count for each reason",
+            ),
             options.CheckedRequirement(
                 options.checked(options.one_of(options.CHECKS)),
                 name="explain",

@@ -15,7 +15,7 @@ from .words import MEMORY_IMAGE
 OF_DUMPS = (
     *("callstacks", "gflags", "handletraces", "heaptraces", "info", "locks", "stacktracedb"),
     *("tracefindings", "traceframes", "tracegraph", "traceimage", "tracereport", "traces", "trapframes"),
-    "waits",
+    *("tracewaits", "waits"),
 )
 """The plugins of the folder `minidump`."""
 

@@ -393,6 +393,7 @@ _ALL = (
         "on.",
         values=words.CHAIN_ENDS,
     ),
+    Column("Deadlock", INT, "Number of the deadlock to which the thread belongs; null if it is in none."),
     Column(
         "Step",
         INT,

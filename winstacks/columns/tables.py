@@ -62,7 +62,28 @@ IMAGE = _table(
 )
 """One row for the image."""
 
-FLAT: Dict[str, Tuple[Column, ...]] = {"traces": TRACES, "traceframes": FRAMES, "traceimage": IMAGE}
+WAITS = _table(
+    "ImageId, Schema, TraceId, PID, Process, ProcessOffset, ProcessCreateTime, TID, ThreadCreateTime, Arch, "
+    "WaitsFor, WaitAddress, WaitName, WaitMode, Since, Known, Ownership, OwnerPID, OwnerProcess, OwnerTID, "
+    "ChainEnd, Deadlock, Symbol, Evidence, Status",
+    COLUMNS["TraceId"]._replace(
+        meaning="TraceId of the stack that shows the wait, in windows.traces.", nullable=True
+    ),
+    COLUMNS["WaitAddress"]._replace(
+        type=HEXSTR,
+        meaning=f"{COLUMNS['WaitAddress'].meaning} It has the form of Volatility's columns, as Owner.",
+    ),
+    COLUMNS["WaitsFor"]._replace(nullable=False),
+    COLUMNS["Symbol"]._replace(meaning="The code that asked for the wait: a frame outside Windows's waits."),
+)
+"""One row for each thing for which a thread waits, and for each deadlock."""
+
+FLAT: Dict[str, Tuple[Column, ...]] = {
+    "traces": TRACES,
+    "traceframes": FRAMES,
+    "tracewaits": WAITS,
+    "traceimage": IMAGE,
+}
 """The flat tables: all rows at top level, described by a JSON schema."""
 
 _FILES = _table("File output, Kind, Stacks, Frames, Weight, Status")
@@ -148,6 +169,7 @@ BRIEF: Dict[str, Tuple[str, ...]] = {
     "info": names("Member, Value, Status"),
     "traces": names("PID, Process, TID, Kind, Count, Stack, Status"),
     "traceframes": names("TraceId, Frame, Symbol, Status"),
+    "tracewaits": names("PID, TID, WaitsFor, WaitAddress, OwnerTID, ChainEnd, Symbol, Status"),
     "traceimage": names("ComputerName, KernelBuild, CaptureTime, Stacks, StacksIncomplete, Warnings, Status"),
 }
 """The columns that --brief shows: whose row it is, what answers the question that the plugin is asked, and
@@ -165,6 +187,7 @@ BRIEF_SPARE: Dict[str, Tuple[str, ...]] = {
     "stacktracedb": names("Arch, Database, Process"),
     "tracefindings": names("TID, Innocent, Process, Confidence"),
     "traces": names("Process, Kind"),
+    "tracewaits": names("PID"),
     "waits": names("PID"),
     "trapframes": names("Rsp, TrapKind, FaultAddress, Process, TrapFrame, PID"),
 }

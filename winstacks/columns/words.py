@@ -159,6 +159,7 @@ BLOCK_KINDS: Words = {
 """Kinds of heaps, their parts, and blocks: the words of BlockKind."""
 
 THREAD, TOP, STACK, PROCESSOR, SAVED = "thread", "top", "stack", "processor", "saved"
+SWITCHED = "switched"
 ORIGINS: Words = {
     THREAD: "KTHREAD.TrapFrame, and the earlier frames that service frames lead to",
     TOP: "the fixed place at the top of a kernel stack",
@@ -166,6 +167,7 @@ ORIGINS: Words = {
     PROCESSOR: "KPRCB.ProcessorState",
     WOW64: "the 32-bit context in the WoW64 CPU area",
     SAVED: "the input file has them",
+    SWITCHED: "KTHREAD.SwitchFrame of ARM64: where the thread goes on after a switch",
 }
 """Sources of registers: the words of Origin."""
 
@@ -302,7 +304,7 @@ CHAIN_ENDS: Words = {
     NOBODY: "nobody owns what the last thread waits for",
     NO_OWNER_KEPT: "Windows keeps no owner of what the last thread waits for",
     ENDS_ABSENT: "the last thread, or a part of it, is not in the image",
-    ENDS_LEFT_OUT: "--pid leaves out the process of the owner",
+    ENDS_LEFT_OUT: "--pid or --tid leaves out the owner",
     ENDS_UNKNOWN: "it is unknown what the last thread waits for",
     ENDS_IDLE: "the last thread waits for work: no hang",
 }

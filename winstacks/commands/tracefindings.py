@@ -48,7 +48,8 @@ class TraceFindings(Command[StackRecord, StackRecord]):
         found = self._findings.found()
         if self.option("summary"):
             yield from rows.summary(self.image, found, self._severities)
-        yield from rows.rows(self.image, found, self._severities)
+        in_short = bool(self.option("brief")) and not self.option("unchecked")
+        yield from rows.rows(self.image, found, self._severities, in_short)
 
     def run(self) -> interfaces.renderers.TreeGrid:
         check = self.config.get("explain")

@@ -7,16 +7,21 @@ from typing import Iterator, Sequence
 
 from volatility3.framework import interfaces
 
-from ..rows.flat import FlatCells, FlatCommand, FlatDump, files
+from ..rows.flat import FlatCells, FlatDump, WaitCommand, files
 from ..rows.grid import Row
 from ..stacklist.frames import NamedFrame
 from ..stacklist.stack import StackRecord
 
 
-class StackTraces(FlatCommand):
+class StackTraces(WaitCommand):
     """The work of `windows.traces`."""
 
     table = "traces"
+
+    @property
+    def listing_waits(self) -> bool:  # type: ignore[override]
+        """Whether the waits go into a file."""
+        return self.option("dump")
 
     @cached_property
     def _cells(self) -> FlatCells:
@@ -34,7 +39,7 @@ class StackTraces(FlatCommand):
 
     def finish(self) -> Iterator[Row]:
         if self.option("dump"):
-            yield from self._dump.finish(self.facts())
+            yield from self._dump.finish(self.waits(), self.facts())
 
     def shown(self) -> interfaces.renderers.TreeGrid:
         return files(self.generate()) if self.option("dump") else super().shown()

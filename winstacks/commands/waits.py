@@ -14,6 +14,7 @@ from ..rows.command import Command
 from ..rows.grid import Row
 from ..rows.waits import GRID, WaitRows
 from ..stacklist.frames import NamedFrame
+from ..stacklist.threadwaits import symbol_of
 from ..waits.chains import Chains, OwnerChain
 from ..waits.decode.waitgraph import Cycle
 from ..waits.lister import ProcessWaits, WaitLister
@@ -45,13 +46,8 @@ class WaitChains(Command[AddressSpace, ShownWait]):
             self.symbolizer,
             self.databases.ntdlls,
             locks.list_locks,
-            self._symbol,
+            symbol_of(self.named),
         )
-
-    def _symbol(self, space: AddressSpace, address: int, returns: bool) -> str:
-        """Returns the Symbol of an address, which is named once for the waits and for the rows."""
-        name = self.named.for_space(space).frame(address, returns).name
-        return "" if name is None else name.symbol
 
     @cached_property
     def _processes(self) -> List[ProcessWaits]:

@@ -39,7 +39,11 @@ from ..names.usermodules import vad_at
 from ..process.dynamictables import dynamic_tables
 from ..process.regions import Region, of_windows
 from ..process.spaces import AddressSpaces
+from ..process.thread import Thread
 from ..process.vads import regions
+from ..tracedb.finder import Databases
+from ..waits.lister import WaitLister
+from ..waits.records import ThreadWait
 from .code.codelists import CodeLists
 from .code.copies import SectionCopies
 from .loststacks import LostStacks
@@ -138,6 +142,7 @@ class CheckFacts:
         self._left_out: Dict[str, Dict[str, Dict[str, None]]] = {}
         self._kept: Dict[str, Tuple[str, Dict[int, Any]]] = {}
         self._of_stack: Tuple[object, Dict[str, Any]] = (None, {})
+        self._waits: Memo[AddressSpace, Dict[int, ThreadWait]] = Memo(self._waiting, _PROCESSES)
 
     @property
     def selects_kernel(self) -> bool:
@@ -167,7 +172,7 @@ class CheckFacts:
         """
         layer = self.image.layer_of(space)
         if not isinstance(layer, intel.Intel):
-            return space.machine is Machine.AMD64 and not self.image.table_name
+            return space.machine is not Machine.I386 and not self.image.table_name
         return PageTables(self.image.context, layer).entry_size == 8
 
     def vad(self, space: AddressSpace, address: int) -> Optional[Region]:
@@ -321,6 +326,16 @@ class CheckFacts:
         if known_module is None or known_module.open_reader is None or known_module.image.file is None:
             return None
         return known_module.open_reader()
+
+    def wait_of(self, thread: Thread) -> Optional[ThreadWait]:
+        """Returns what a thread waits for, as windows.waits shows it; None if it is unknown."""
+        return None if thread.tid is None else self._waits[thread.space].get(thread.tid)
+
+    def _waiting(self, space: AddressSpace) -> Dict[int, ThreadWait]:
+        ntdlls = Databases(self.image, self._symbolizer.indexes).ntdlls
+        processes = WaitLister(self.image, self._symbolizer, ntdlls).list_waits(None, space.eprocess or None)
+        found = (wait for process in self.image.possible(processes) for wait in process.waits)
+        return {wait.thread.tid or 0: wait for wait in found}
 
     def find_once(self, check: str, space: AddressSpace, address: int, make: Callable[[], Made]) -> Made:
         """Returns a check's result for an address of a process, cached until another process follows."""

@@ -52,6 +52,7 @@ class Finding(NamedTuple):
         stack: the stack, from which StackKey is computed when the finding is shown
         technique: ID of ATT&CK if it differs from the check's own
         status: status of the data that the check found
+        of_threads: whether the row counts threads with the same finding, and not stacks
     """
 
     severity: str
@@ -70,6 +71,12 @@ class Finding(NamedTuple):
     stack: Optional[StackRecord] = None
     technique: str = ""
     status: Status = NOTHING
+    of_threads: bool = False
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether an innocent reason is known, and not only why the finding is a guess."""
+        return not self.innocent.startswith(NONE_KNOWN)
 
 
 OfStack = Callable[[StackRecord, "CheckFacts"], Iterator[Finding]]

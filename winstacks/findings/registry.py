@@ -66,7 +66,7 @@ class Outcome(NamedTuple):
     Attributes:
         check: the check; None if stacks of a process were lost, which concerns several checks
         finding: the finding; None if the check could not run
-        stacks: number of stacks with the same finding, or of lost stacks
+        stacks: number of stacks, or threads, with the same finding, or of lost stacks
         reason: reason why the check could not run
         process: process whose stacks were lost
     """
@@ -86,12 +86,14 @@ class FindingOrder(NamedTuple):
         rank: place by severity and confidence, see `rank`
         process: layer and _EPROCESS of the process
         agrees: whether the finding counts as agreement on its process: findings above `low` do
+        is_explained: whether it is `low` for an innocent reason
     """
 
     check: str
     rank: Tuple[int, int]
     process: Tuple[str, int]
     agrees: bool
+    is_explained: bool
 
 
 class _Gathering:
@@ -123,8 +125,9 @@ class _Gathering:
                 self._doubts[finding.group] = status(self._doubts.get(finding.group, NOTHING), doubts)
             # A finding without a stack has no TraceId: all of a group count as one.
             count, last = self._stacks.get(finding.group, (0, None))
-            if not count or last != finding.trace_id:
-                self._stacks[finding.group] = count + 1, finding.trace_id
+            counted = str(finding.tid) if finding.of_threads else finding.trace_id
+            if not count or last != counted:
+                self._stacks[finding.group] = count + 1, counted
 
     def found(self) -> Iterator[Outcome]:
         """Yields the findings. What is contradicted about one stack of a group, the finding has, too."""
@@ -289,6 +292,9 @@ def agreement(found: Iterable[Outcome]) -> List[str]:
 def _worst_first(outcomes: Sequence[Outcome]) -> List[Outcome]:
     """Returns findings by severity, then confidence, then the number of checks that agree on their process.
 
+    Findings that are `low` for want of certainty come before those that are `low` for an innocent reason: an
+    analyst who reads the first rows would else read what is explained anyway.
+
     Args:
         outcomes: findings in the order of the checks, which decides among equals
     """
@@ -297,7 +303,14 @@ def _worst_first(outcomes: Sequence[Outcome]) -> List[Outcome]:
     for entry, _ in placed:
         if entry.agrees:
             checks.setdefault(entry.process, set()).add(entry.check)
-    placed.sort(key=lambda pair: (*pair[0].rank, -len(checks.get(pair[0].process, ()))))
+    placed.sort(
+        key=lambda pair: (
+            pair[0].rank[0],
+            pair[0].is_explained,
+            pair[0].rank[1],
+            -len(checks.get(pair[0].process, ())),
+        )
+    )
     return [entry for _, entry in placed]
 
 
@@ -305,4 +318,5 @@ def _standing(outcome: Outcome) -> FindingOrder:
     assert outcome.check is not None and outcome.finding is not None
     finding, space = outcome.finding, outcome.finding.space
     process = space.layer_name, space.eprocess
-    return FindingOrder(outcome.check.name, rank(finding), process, finding.severity != LOW)
+    above = finding.severity != LOW
+    return FindingOrder(outcome.check.name, rank(finding), process, above, not above and finding.is_explained)

@@ -444,8 +444,11 @@ function drawing(locks, group) {
   const nodes = new Map();
   const cycle = group.cycle;
   const ring = cycle ? cycle.threads.flatMap((thread, step) => [`t${thread}`, `l${cycle.locks[step]}`]) : [];
-  const [wide, high] = [230, 44];
+  // On a telephone the ring is high, and what is beside it elsewhere stands below it.
+  const narrow = document.documentElement.clientWidth < 600;
+  const [wide, high, gap] = narrow ? [200, 44, 20] : [230, 44, 70];
   const radius = Math.max(ring.length * 34, 110);
+  const across = radius * (narrow ? 0.8 : 1.45);
   const all = [...[...group.threads].map((each) => `t${each}`), ...[...group.locks].map((each) => `l${each}`)];
   const rest = all.filter((each) => !ring.includes(each)).slice(0, MOST_DRAWN);
   const textOf = (/** @type {string} */ key) => {
@@ -454,19 +457,20 @@ function drawing(locks, group) {
   };
   const put = (/** @type {string} */ key, /** @type {number} */ x, /** @type {number} */ y) =>
     nodes.set(key, { x, y, text: textOf(key), lock: key[0] === "l", cycle: ring.includes(key) });
-  const middle = ring.length ? 1.45 * radius + wide / 2 + 10 : 0;
+  const middle = ring.length ? across + wide / 2 + 10 : 0;
   ring.forEach((key, place) => {
     const turn = (2 * Math.PI * place) / ring.length - Math.PI / 2;
-    put(key, middle + 1.45 * radius * Math.cos(turn), radius + high / 2 + 10 + radius * Math.sin(turn));
+    put(key, middle + across * Math.cos(turn), radius + high / 2 + 10 + radius * Math.sin(turn));
   });
-  const left = ring.length ? middle + 1.45 * radius + wide + 60 : wide / 2 + 10;
+  const left = ring.length && !narrow ? middle + across + wide + 60 : wide / 2 + 10;
+  const top = high / 2 + 10 + (ring.length && narrow ? 2 * radius + high + 30 : 0);
   const counts = [0, 0, 0];
   const held = new Set([...group.locks].flatMap((lock) => locks.locks[lock]?.holders ?? []));
   const waiting = new Set(locks.waits.filter((wait) => wait[1] >= 0).map((wait) => wait[0]));
   for (const key of rest) {
     const number = Number(key.slice(1));
-    const column = key[0] === "l" ? 1 : held.has(number) && !waiting.has(number) ? 2 : 0;
-    put(key, left + column * (wide + 70), high / 2 + 10 + (counts[column] ?? 0) * (high + 22));
+    const column = key[0] === "l" ? 1 : held.has(number) && !waiting.has(number) && !narrow ? 2 : 0;
+    put(key, left + column * (wide + gap), top + (counts[column] ?? 0) * (high + 22));
     counts[column] = (counts[column] ?? 0) + 1;
   }
   const width = Math.max(...[...nodes.values()].map((node) => node.x)) + wide / 2 + 10;

@@ -20,7 +20,7 @@ from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..process.processlist import ListedProcess
 from ..process.processors import Processor
-from ..process.thread import SavedContext, Thread, user_thread
+from ..process.thread import RUNNING, SavedContext, Thread, user_thread
 from ..stacklist.decode.bugchecks import context_parameter
 from ..traps.decode.context import decode_any
 from ..traps.state import context_layouts
@@ -201,10 +201,16 @@ class CrashedProcess:
             kernel_stack=(kernel_stack or stack.limit) if known else None,
             trap_frame=crashed.member("trap_frame"),
             state=crashed.member("state"),
-            processor=crashed.processor or 0,
+            processor=None if self._switched_out else crashed.processor or 0,
             start_address=crashed.member("start_address"),
             win32_start_address=crashed.member("win32_start_address"),
         )
+
+    @property
+    def _switched_out(self) -> bool:
+        """Whether the thread did not run: KTHREAD.State says so, and the dump has no registers of it."""
+        state = self._crashed.member("state")
+        return state not in (None, RUNNING) and self._registers(self._dump.context.data) is None
 
     @property
     def _code(self) -> Optional[int]:

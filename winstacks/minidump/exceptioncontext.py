@@ -10,7 +10,7 @@ Measured in 66 crash dumps: they differ in 61. If both are the same, there is on
 from __future__ import annotations
 
 from functools import cached_property
-from typing import List, Mapping, Optional, Tuple
+from typing import FrozenSet, List, Mapping, Optional, Tuple
 
 from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
@@ -21,6 +21,8 @@ from ..traps.state import context_layouts
 from .decode.dumpfile import Minidump
 from .decode.memory import MemoryRange, memory_ranges, range_at
 from .decode.threads import ExceptionStream, context, exception_stream
+
+_ACCESS_VIOLATION, _EXECUTION = 0xC0000005, 8
 
 
 class ExceptionContext:
@@ -58,6 +60,17 @@ class ExceptionContext:
         if self.saved() is None:
             lost = StatusItem(StatusCode.NOT_IN_THE_DUMP, None, ("ThreadContext",))
         return status(StatusItem(StatusCode.EXCEPTION, None, (f"{self.stream.ExceptionCode:#x}",)), lost)
+
+    def refused(self) -> FrozenSet[int]:
+        """Returns the address at which the processor refused to execute; see `refused_places`.
+
+        The first parameter of an access violation says what was tried, and the second where (winnt.h,
+        EXCEPTION_RECORD).
+        """
+        if self.stream is None or self.stream.ExceptionCode != _ACCESS_VIOLATION:
+            return frozenset()
+        tried, *where = self.stream.ExceptionInformation[:2] or (None,)
+        return frozenset(map(self._image.machine.canonical, where) if tried == _EXECUTION else ())
 
     def contexts(self, tid: int, own: SavedContext) -> List[SavedContext]:
         """Returns the native registers of a thread, those at its exception first.

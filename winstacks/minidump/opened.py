@@ -22,6 +22,7 @@ from ..names.loaderlists import ModuleLists, module_lists
 from ..names.unloaded import UnloadedModules, unloaded_modules
 from ..process.dynamictables import DynamicTables, dynamic_tables
 from ..process.processlist import ProcessList
+from ..process.refusedplaces import refused_places
 from ..process.regions import Regions
 from ..process.spaces import Spaces, spaces
 from ..process.thread import ThreadLists
@@ -158,6 +159,7 @@ def image_of(context: interfaces.context.ContextInterface, layer_name: str, conf
     image.provide(ProcessList, known)
     functions: DynamicTables = DumpFunctions(image, dump)
     image.provide(dynamic_tables, functions)
+    image.provide(refused_places, process.refused_places())
     objects: HandleObjects = handles
     image.provide(handle_objects, objects)
     return image

@@ -9,7 +9,7 @@ thread (WOW64_TLS_CPURESERVED, see `traps/state.py`).
 from __future__ import annotations
 
 from functools import cached_property, partial
-from typing import Collection, Dict, Iterator, List, Optional, Tuple
+from typing import Collection, Dict, FrozenSet, Iterator, List, Optional, Tuple
 
 from ..memory.decode import text
 from ..memory.decode.machine import Machine
@@ -255,6 +255,10 @@ class DumpProcess:
         if tid is not None and unlisted and (not tids or tid in tids) and met is not None:
             stack, raised = self._exception.stack(met), self._exception.status_of(tid)
             yield user_thread(self.native, tid, None, (met,), self.wow64, stack, status=raised)
+
+    def refused_places(self) -> FrozenSet[int]:
+        """Returns the address at which the processor refused to execute; see `refused_places`."""
+        return self._exception.refused()
 
     def list_idle(self) -> Iterator[Thread]:
         """Yields nothing: only the kernel has idle threads."""

@@ -154,7 +154,7 @@ class ThreadRecords:
         states = [_state(thread, machine, unknown, unsure, source)]
         if wide and narrow is not None and source is not narrow:
             states.append(_state(thread, Machine.I386, (), (), narrow))
-        ended, sp = thread.state == TERMINATED, found.get("Rsp", 0)
+        ended, sp = thread.state == TERMINATED, found.get(machine.sp_register, 0)
         limits = self._limits.native(thread) if wide else self._limits.narrow(thread)
         teb = thread.teb if wide else self._limits.teb32(thread)
         first, second = process["BasePriority"], own["BasePriority"]
@@ -162,7 +162,7 @@ class ThreadRecords:
         return ThreadRecord(
             ThreadInfo(
                 thread.tid or 0,
-                (EXITED_THREAD if ended else 0) | (0 if "Rip" in found else INVALID_CONTEXT),
+                (EXITED_THREAD if ended else 0) | (0 if machine.ip_register in found else INVALID_CONTEXT),
                 0,
                 (own["ExitStatus"] or 0) & 0xFFFFFFFF,
                 thread.create_time or 0,

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Collection, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Collection, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from volatility3.framework import exceptions, interfaces
 
@@ -70,20 +70,43 @@ def summary(image: Image, found: Iterable[Outcome], severity: Collection[str] = 
         yield 0, _OF_PROCESS(*row)
 
 
-def rows(image: Image, found: Iterable[Outcome], severity: Collection[str] = ()) -> Iterator[Row]:
+def rows(
+    image: Image, found: Iterable[Outcome], severity: Collection[str] = (), in_short: bool = False
+) -> Iterator[Row]:
     """Yields a row for each finding, and for each check that could not run.
 
     Args:
         image: the image
         found: the outcomes, in the order of their rows
         severity: the severities to show; empty for all. Checks that could not run are always shown
+        in_short: give each reason why something was not checked one row, with a count
     """
     image_id = image.service(identity).image_id
+    reasons: Dict[str, List[Outcome]] = {}
     for outcome in found:
         if outcome.finding is None:
-            yield 0, _not_checked(image, image_id, outcome)
+            reason = LOST_STACKS if outcome.check is None else outcome.reason
+            reasons.setdefault(reason, []).append(outcome)
         elif not severity or outcome.finding.severity in severity:
             yield 0, _row(image, image_id, outcome)
+    for outcomes in reasons.values():
+        if in_short and len(outcomes) > 1:
+            yield 0, _counted(image_id, outcomes)
+        else:
+            yield from ((0, _not_checked(image, image_id, outcome)) for outcome in outcomes)
+
+
+def _counted(image_id: str, outcomes: Sequence[Outcome]) -> Tuple[object, ...]:
+    """Returns the row of several outcomes with one reason: checks that did not run, or lost stacks."""
+    first, row_status = outcomes[0], text(status(StatusCode.NOT_CHECKED))
+    if first.check is None:
+        stacks = sum(outcome.stacks for outcome in outcomes)
+        evidence = f"{stacks} lost stacks of {len(outcomes)} processes: --unchecked lists them"
+        return _NOT_CHECKED(image_id, LOST_STACKS, evidence, NOT_APPLICABLE, row_status)
+    names = ", ".join(outcome.check.name for outcome in outcomes if outcome.check is not None)
+    checks = f"{len(outcomes)} checks: {names}"
+    evidence = ShortText(f"{first.reason}; {checks}", f"{brief_evidence(first.reason)}; {checks}")
+    return _NOT_CHECKED(image_id, first.check.name, evidence, first.check.technique, row_status)
 
 
 def _not_checked(image: Image, image_id: str, found: Outcome) -> Tuple[object, ...]:
@@ -119,7 +142,7 @@ def _row(image: Image, image_id: str, found: Outcome) -> Tuple[object, ...]:
         _address(image, finding.address),
         _symbol(image, finding),
         or_not_applicable(finding.how),
-        ShortText(with_count(evidence, found.stacks), with_count(brief_evidence(evidence), found.stacks)),
+        ShortText(*(with_count(form, found) for form in (evidence, brief_evidence(evidence)))),
         finding.innocent,
         finding.technique or found.check.technique,
         or_not_applicable(None if keys is None else keys.stack),
@@ -128,9 +151,12 @@ def _row(image: Image, image_id: str, found: Outcome) -> Tuple[object, ...]:
     )
 
 
-def with_count(evidence: str, stacks: int) -> str:
-    """Returns the column Evidence: the evidence, and the number of stacks that show it."""
-    return f"{evidence}{_BETWEEN}{stacks} stacks" if stacks > 1 else evidence
+def with_count(evidence: str, found: Outcome) -> str:
+    """Returns the column Evidence: the evidence, and the number of stacks, or threads, that show it."""
+    if found.stacks < 2:
+        return evidence
+    of_threads = found.finding is not None and found.finding.of_threads
+    return f"{evidence}{_BETWEEN}{found.stacks} {'threads' if of_threads else 'stacks'}"
 
 
 def _symbol(image: Image, finding: Finding) -> object:

@@ -9,15 +9,16 @@ from typing import Iterable, Iterator, List, Sequence
 
 from volatility3.framework import exceptions, interfaces
 
-from ..columns.tables import FLAT, FRAMES, IMAGE, TRACES
-from ..columns.words import KINDS
+from ..columns.tables import FLAT, FRAMES, IMAGE, TRACES, WAITS
+from ..columns.words import KINDS, THREAD_KINDS
 from ..memory.decode.memo import Memo
 from ..memory.image import AddressSpace
 from ..stacklist.frames import MAX_FRAMES, NamedFrame
 from ..stacklist.imagefacts import ImageFacts, Totals, Warnings, gather
 from ..stacklist.stack import StackFilter, StackRecord
 from ..stacklist.tables import FRAME, FlatTables, Values, image_values, json_line
-from ..stacklist.traces import StackCollector
+from ..stacklist.threadwaits import ThreadWaits, WaitRow
+from ..stacklist.traces import StackCollector, unwatched
 from . import requested
 from .command import Command
 from .frames import stack_cell
@@ -95,7 +96,7 @@ class FlatCommand(Command[StackRecord, StackRecord]):
         return stack_filter(self.plugin, self.pids)
 
     def steps(self) -> Iterator[StackRecord]:
-        return StackCollector(self.symbolizer).list_stacks(self.stacks_wanted, self.totals)
+        return StackCollector(self.symbolizer, self.named).list_stacks(self.stacks_wanted, self.totals)
 
     def space(self, step: StackRecord) -> AddressSpace:
         return step.space
@@ -140,6 +141,35 @@ class FlatCommand(Command[StackRecord, StackRecord]):
     def shown(self) -> interfaces.renderers.TreeGrid:
         """Returns the grid; called after the options are checked."""
         return columns_tree(self.plugin, typed(FLAT[self.table]), self.columns, self.generate())
+
+
+class WaitCommand(FlatCommand):
+    """The work of a plugin that lists the waits of threads.
+
+    Attributes:
+        listing_waits: whether the options ask for them
+    """
+
+    listing_waits = True
+
+    @cached_property
+    def _waits(self) -> ThreadWaits:
+        return ThreadWaits(self.symbolizer, self.named, self.pids)
+
+    def steps(self) -> Iterator[StackRecord]:
+        wanted = self.stacks_wanted
+        # The chain behind a thread leads to other threads: --tid selects rows, and reads all threads.
+        watch = self._waits.add if self.listing_waits and not wanted.tids else unwatched
+        return StackCollector(self.symbolizer, self.named, watch).list_stacks(wanted, self.totals)
+
+    def waits(self) -> Iterator[WaitRow]:
+        """Yields the rows of waits; called after all stacks."""
+        wanted = self.stacks_wanted
+        if wanted.tids and wanted.has(*THREAD_KINDS):
+            whole = StackFilter(THREAD_KINDS, wanted.pids)
+            for _ in StackCollector(self.symbolizer, self.named, self._waits.add).list_stacks(whole):
+                pass
+        return self._waits.rows(wanted.tids)
 
 
 class FlatCells:
@@ -211,7 +241,7 @@ def files(rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
 
 
 class FlatDump:
-    """Writes the three tables as JSON Lines files while the stacks are walked; it keeps no stack.
+    """Writes the tables as JSON Lines files while the stacks are walked; it keeps no stack.
 
     Args:
         plugin: the plugin that runs
@@ -228,8 +258,9 @@ class FlatDump:
         self._write("traces", [json_line(TRACES, self._tables.trace(stack))])
         self._write("traceframes", self._tables.frame_lines(stack))
 
-    def finish(self, facts: ImageFacts) -> Iterator[Row]:
-        """Writes the facts of the image, closes the files, and yields a row for each file."""
+    def finish(self, waits: Iterable[WaitRow], facts: ImageFacts) -> Iterator[Row]:
+        """Writes the waits and the facts of the image, closes the files, and yields a row for each file."""
+        self._write("tracewaits", [json_line(WAITS, self._tables.wait(row)) for row in waits])
         self._write("traceimage", [json_line(IMAGE, image_values(facts))])
         for name, file in self._files.items():
             yield 0, (name, self._rows[name], file.close())

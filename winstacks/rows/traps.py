@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import List, Optional
 
 from ..columns.dictionary import ARM64_REGISTERS, REGISTERS, X64_REGISTERS
-from ..columns.words import PROCESSOR, WOW64
+from ..columns.words import PROCESSOR, SWITCHED, WOW64
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import has_status, status, text
 from ..memory.decode.statuscodes import StatusCode
@@ -119,7 +119,7 @@ class TrapRows:
         absent = _absent(state)
         registers = [_register(state, register, absent) for register in REGISTERS]
         not_saved = (name for name, cell in zip(REGISTERS, registers) if cell is NOT_AVAILABLE)
-        context = state.origin in (PROCESSOR, WOW64)
+        context = state.origin in (PROCESSOR, SWITCHED, WOW64)
         row_status = status(
             None if self._machine.is_canonical(state.address) else StatusCode.NOT_CANONICAL,
             state.status,

@@ -7,11 +7,12 @@ from __future__ import annotations
 from typing import Any, Iterator, Optional, Sequence
 
 from ..columns import words
-from ..memory.decode.status import Status, status, text
+from ..memory.decode.status import status, text
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import moment
 from ..stacklist.frames import NamedFrame
-from ..waits.chains import Chains, OwnerChain, is_inferred
+from ..stacklist.threadwaits import caller, shown_space, wait_status
+from ..waits.chains import Chains, OwnerChain
 from ..waits.decode.waitgraph import Cycle
 from ..waits.records import Awaited, ThreadWait, WaitOwner
 from .command import Command
@@ -98,7 +99,7 @@ class WaitRows:
         evidence = first.evidence
         if self._brief:
             what = "wait for work" if chain.end == words.ENDS_IDLE else "wait for it"
-            caller = self._caller(frames) if frames else ""
+            caller = self._symbol(frames) if frames else ""
             evidence = "; ".join(
                 filter(None, (f"in {caller}" if caller else "", f"{others} more {what}" if others else ""))
             )
@@ -147,23 +148,10 @@ class WaitRows:
             step,
             awaited.evidence or NOT_APPLICABLE,
             unbacked(frames),
-            self._caller(frames),
+            self._symbol(frames),
             folded(frames, self._fold, self._machine.address_mask),
-            text(self._status(wait, awaited)),
+            text(wait_status(wait, awaited)),
         )
-
-    def _status(self, wait: ThreadWait, awaited: Awaited) -> Status:
-        stack = () if wait.stack is None else wait.stack.status
-        inferred = StatusCode.UNSURE if is_inferred(awaited) else None
-        return status(awaited.status, inferred, wait.status, stack or wait.thread.status)
-
-    def _caller(self, frames: Sequence[NamedFrame]) -> object:
-        """Returns the innermost frame that is in no module of Windows's waits: who asked for the wait."""
-        for frame in frames:
-            module = (frame.details.module or "").lower()
-            if module not in _WAITING_MODULES:
-                return frame.symbol(self._machine.address_mask)
-        return frames[0].symbol(self._machine.address_mask) if frames else NOT_APPLICABLE
 
     def _owner(self, awaited: Awaited) -> Cells:
         if not awaited.owners:
@@ -177,20 +165,15 @@ class WaitRows:
             return NOT_APPLICABLE
         return Hex(self._machine.masked(awaited.address))
 
+    def _symbol(self, frames: Sequence[NamedFrame]) -> object:
+        asked = caller(frames)
+        return NOT_APPLICABLE if asked is None else asked.symbol(self._machine.address_mask)
+
     def _key(self, wait: ThreadWait) -> Cells:
         space = wait.thread.space
-        shown = wait.awaited[0].space if not wait.awaited[0].space.kernel else wait.thread.space
-        if wait.stack is not None and wait.awaited[0].space.kernel:
-            shown = wait.stack.space
         return (
             or_unreadable(space.pid),
             or_unreadable(space.known_name),
             or_not_applicable(wait.thread.tid),
-            shown.arch,
+            shown_space(wait).arch,
         )
-
-
-_WAITING_MODULES = frozenset(
-    ("nt", "ntdll", "kernelbase", "kernel32", "win32u", "wow64", "wow64cpu", "user32")
-)
-"""Modules through which a program asks for a wait."""

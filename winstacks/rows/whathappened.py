@@ -72,6 +72,9 @@ class WhatHappened:
             place = crash.place
             if place is None:
                 yield self._row("At", "", status(StatusCode.NO_SAVED_REGISTERS))
+            elif crash.stack is not None and has_status(crash.stack.status, StatusCode.HEADER_ONLY):
+                # The file has no modules at all: `no module` would say that the place is in none.
+                yield self._row("At", f"{place.address:#x}", status(StatusCode.HEADER_ONLY))
             else:
                 faults = NOTHING if place.name is None else place.name.status
                 uncertain = StatusCode.UNSURE if has_status(faults, *_DOUBTFUL) else None

@@ -5,6 +5,7 @@
 tables = FlatTables(image)
 tables.trace(stack)             # a value for each column of `columns.tables.TRACES`, None where there is none
 tables.frames(stack)            # the same for each frame of the stack, by `FRAMES`
+tables.wait(row)                # the same for a row of waits, by `WAITS`
 image_values(facts)             # the same for the facts about the image, by `IMAGE`
 json_line(TRACES, tables.trace(stack))
 """
@@ -17,16 +18,18 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ..columns.dictionary import SCHEMA, TIME, Column
 from ..columns.tables import FRAMES, IMAGE
-from ..columns.words import EXACT, HANDLE, RECORDED
+from ..columns.words import DEADLOCK, EXACT, HANDLE, RECORDED
 from ..memory.decode.memo import Memo
 from ..memory.decode.status import Status, status, text
 from ..memory.decode.text import moment
 from ..memory.image import Image
 from ..process.processlist import create_time
 from ..stacks.decode.frames import Frame
+from ..waits.records import WaitOwner
 from .frames import MAX_FRAMES, NamedFrame, stack_text
 from .imagefacts import ImageFacts, identity
 from .stack import StackRecord, frame_status
+from .threadwaits import WaitRow, shown_space
 
 Values = Tuple[object, ...]
 
@@ -149,6 +152,36 @@ class FlatTables:
         created = create_time(self._image, eprocess)
         offset = self._image.machine.masked(eprocess) if eprocess else None
         return offset, None if created is None else moment(created)
+
+    def wait(self, row: WaitRow) -> Values:
+        """Returns the row of a wait or a deadlock, in the order of WAITS."""
+        thread, awaited = row.wait.thread, row.awaited
+        space, started = thread.space, thread.create_time
+        offset, created = self._processes[space.eprocess]
+        key = (self._image_id, SCHEMA, row.trace_id, space.pid, space.known_name, offset, created)
+        arch, end = shown_space(row.wait).arch, (row.end, row.deadlock, row.symbol, row.evidence)
+        if awaited is None:
+            return (*key, None, None, arch, DEADLOCK, *(None,) * 9, *end, self._texts[row.status])
+        owner = awaited.owners[0] if awaited.owners else WaitOwner(None, None, None)
+        address = None if awaited.address is None else self._image.machine.masked(awaited.address)
+        return (
+            *key,
+            thread.tid,
+            None if started is None else moment(started),
+            arch,
+            awaited.kind,
+            _hexadecimal(address),
+            awaited.name or None,
+            awaited.mode or None,
+            None if row.wait.since is None else moment(row.wait.since),
+            awaited.known,
+            awaited.ownership,
+            owner.pid,
+            owner.process,
+            owner.tid,
+            *end,
+            self._texts[row.status],
+        )
 
 
 def image_values(facts: ImageFacts) -> Values:

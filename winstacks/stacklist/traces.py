@@ -14,7 +14,7 @@ thread has a line for each of its stacks, because the TraceId in the line is the
 from __future__ import annotations
 
 import functools
-from typing import Collection, Iterator, NamedTuple, Optional
+from typing import Callable, Collection, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..columns.words import HANDLE, HEAP, HEAPLOG, KERNEL, LOCK, OBJECT, STD, THREAD_KINDS, USER, WOW64
 from ..handles.lister import handle_events
@@ -41,6 +41,14 @@ from .stack import Distinct, StackFilter, StackRecord, gap
 
 EVERYTHING = StackFilter()
 
+ThreadWatch = Callable[[Thread, Sequence[Tuple[CallStack, str]]], None]
+"""Takes a thread and its stacks, each with its TraceId; of threads in the order of their processes."""
+
+
+def unwatched(thread: Thread, stacks: Sequence[Tuple[CallStack, str]]) -> None:
+    """Does nothing with a thread: the `ThreadWatch` of a caller that needs none."""
+
+
 _LEFT_OVER = "trap"
 """Part of the TraceId of a stack that begins at a trap frame found only by a scan."""
 
@@ -51,9 +59,16 @@ class StackCollector:
     Args:
         symbolizer: names addresses, and has the modules of every address space
         frames: its named frames, if there are any already
+        watch: called for each thread, after its stacks were yielded
     """
 
-    def __init__(self, symbolizer: Symbolizer, frames: Optional[NamedFrames] = None) -> None:
+    def __init__(
+        self,
+        symbolizer: Symbolizer,
+        frames: Optional[NamedFrames] = None,
+        watch: ThreadWatch = unwatched,
+    ) -> None:
+        self._watch = watch
         self._symbolizer = symbolizer
         self._image = symbolizer.image
         self._frames = NamedFrames(symbolizer) if frames is None else frames
@@ -119,7 +134,7 @@ class StackCollector:
 
     # Each of these methods creates the readers it needs, so that a missing symbol costs only its own stacks.
     def _of_threads(self, stack_filter: StackFilter, totals: Totals) -> Iterator[StackRecord]:
-        threads = ThreadStacks(self._symbolizer, self._frames, self._lister)
+        threads = ThreadStacks(self._symbolizer, self._frames, self._lister, self._watch)
         lost = Distinct()
         unread: Optional[AddressSpace] = None
         for thread in threads.list_threads(stack_filter):
@@ -187,9 +202,17 @@ class ThreadStacks:
         symbolizer: names addresses, and has the modules of every address space
         frames: looks up the frames of the stacks
         lister: walks the stacks of a thread
+        watch: called for each thread, after its stacks were yielded
     """
 
-    def __init__(self, symbolizer: Symbolizer, frames: NamedFrames, lister: StackLister) -> None:
+    def __init__(
+        self,
+        symbolizer: Symbolizer,
+        frames: NamedFrames,
+        lister: StackLister,
+        watch: ThreadWatch = unwatched,
+    ) -> None:
+        self._watch = watch
         self._image = symbolizer.image
         self._frames = frames
         self._lister = lister
@@ -214,14 +237,19 @@ class ThreadStacks:
             thread: the thread
             scan: whether to add the stacks from trap frames found only by a scan of the kernel stacks
         """
+        walked: List[Tuple[CallStack, str]] = []
         if thread.unusable and not thread.ethread:
             yield from self._gaps(thread, KERNEL)
+            self._watch(thread, walked)
             return
         # A thread found only by a scan of physical memory has no address, and may be found twice.
         distinct = Distinct() if thread.ethread else self._distinct
         for stack in self._lister.thread_stacks(thread):
             place = stack.frames[0].sp if stack.frames else 0
-            yield self._flat(stack, distinct, stack.part.partition(" ")[2], place)
+            record = self._flat(stack, distinct, stack.part.partition(" ")[2], place)
+            walked.append((stack, record.trace_id))
+            yield record
+        self._watch(thread, walked)
         if thread.unusable:
             yield from self._gaps(thread)
         for trap_frame, stack in self._lister.list_searched(thread) if scan else ():

@@ -2,18 +2,19 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """ARM64: the starting points of walks, and the walker.
 
-Only dumps are read: Volatility has no layer for the memory of an ARM64 machine. So no thread is found that
-waits in the kernel, and no callback.
+Only dumps are read: Volatility has no layer for the memory of an ARM64 machine. So no callback is found.
 """
 
 from __future__ import annotations
 
-from typing import Optional, Sequence
+from typing import Iterator, Optional, Sequence
 
 from ..memory.decode.machine import Machine
-from ..memory.decode.structure import Buffer, Structure, Structures
+from ..memory.decode.memory import Memory
+from ..memory.decode.structure import Structures
 from ..memory.image import Image
 from ..process.kernelstacks import KernelStackSegment
+from ..traps.decode.exceptionframe_arm64 import SwitchFrames
 from ..traps.state import TrapState
 from .cpus import Cpu, KnownTrapFrames, WalkContext, WalkStart
 from .decode.registers_arm64 import RegistersArm64
@@ -29,6 +30,7 @@ class CpuArm64(Cpu[RegistersArm64]):
     def __init__(self, image: Image) -> None:
         super().__init__(image)
         self._frames = Structures.chain([self.types, image.types])
+        self._switch_frames = SwitchFrames(image.types, self.types)
 
     def walker(self, walk_context: WalkContext, traps: KnownTrapFrames) -> WalkerArm64:
         """Returns the walker for stacks in an address space."""
@@ -50,10 +52,16 @@ class CpuArm64(Cpu[RegistersArm64]):
         values = {name: value for name, value in state.registers.items() if name not in state.unsure}
         return RegistersArm64.from_known(state.registers["Pc"], state.registers["Sp"], values)
 
-    def switched(self, frame: Structure, data: Buffer, address: int) -> RegistersArm64:
-        """Returns the registers of the caller of SwapContext, from the switch frame of a thread."""
-        saved = frame.view(data)
-        return RegistersArm64.from_known(saved["Return"], address, {"Fp": saved["Fp"]})
+    def switched_out(
+        self, memory: Memory, kernel_stack: int, ethread: int = 0
+    ) -> Iterator[WalkStart[RegistersArm64]]:
+        """Yields the state in which a thread that is not running will go on; see `SwitchFrames`."""
+        found = self._switch_frames.find(memory.read, ethread, kernel_stack)
+        if found is not None:
+            registers = RegistersArm64.from_known(
+                found.registers["Pc"], found.registers["Sp"], found.registers
+            )
+            yield WalkStart(self, registers, False)
 
     def callback_return(
         self, walk_context: WalkContext, segments: Sequence[KernelStackSegment], callee: int

@@ -11,13 +11,13 @@ from ..memory.decode.structure import Buffer, Structure
 from ..memory.image import Image
 from ..process.kernelstacks import KernelStackSegment
 from ..traps.state import TrapState
-from .cpus import Cpu, KnownTrapFrames, WalkContext, WalkStart
+from .cpus import IntelCpu, KnownTrapFrames, WalkContext, WalkStart
 from .decode.frames import UserTransition
 from .decode.registers import KEPT, Registers
 from .decode.walk_x64 import Walker64
 
 
-class Cpu64(Cpu[Registers]):
+class Cpu64(IntelCpu[Registers]):
     """x64."""
 
     machine = Machine.AMD64

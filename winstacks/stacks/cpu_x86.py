@@ -10,7 +10,7 @@ from ..memory.decode.machine import Machine
 from ..memory.decode.structure import Buffer, Structure
 from ..process.kernelstacks import KernelStackSegment
 from ..traps.state import TrapState
-from .cpus import Cpu, KnownTrapFrames, WalkContext, WalkStart
+from .cpus import IntelCpu, KnownTrapFrames, WalkContext, WalkStart
 from .decode.registers import Registers32
 from .decode.walk_x86 import Walker32
 
@@ -18,7 +18,7 @@ _MOST_PUSHED = 0x40
 """Upper bound, in bytes, of the words that an x86 callback pushes below the return address."""
 
 
-class Cpu86(Cpu[Registers32]):
+class Cpu86(IntelCpu[Registers32]):
     """x86, and the 32-bit mode of x64."""
 
     machine = Machine.I386

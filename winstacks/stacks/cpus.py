@@ -11,7 +11,19 @@ x64, XP SP3 and 2003 SP2 x86; published listings of 14393 x64 agree.
 from __future__ import annotations
 
 import abc
-from typing import Dict, Generic, Iterator, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
+from typing import (
+    Dict,
+    FrozenSet,
+    Generic,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    TypeVar,
+    Union,
+)
 
 from ..memory.decode.machine import Machine
 from ..memory.decode.memory import Memory
@@ -62,6 +74,7 @@ class WalkContext:
         read_code: reads 32-bit code of the address space; None: `memory` reads it
         surroundings: what else is known of the address space
         budget: number of 32-bit instructions that may be followed in the image
+        refused: addresses at which the processor refused to execute
 
     Attributes:
         sites, arm64_sites: results of x64 and of ARM64 walks for return addresses in the address space
@@ -77,8 +90,10 @@ class WalkContext:
         read_code: Optional[Read] = None,
         surroundings: Surroundings = UNKNOWN,
         budget: Optional[FollowBudget] = None,
+        refused: FrozenSet[int] = frozenset(),
     ) -> None:
         self.surroundings = surroundings
+        self.refused = refused
         self.find_image = find_image
         self.memory = memory
         self.may_execute = may_execute
@@ -117,7 +132,7 @@ class WalkStart(Generic[R]):
     ) -> StackWalk:
         """Walks from this state, at most a number of frames; see `StackWalkers.walk`."""
         walker = self.cpu.walker(walk_context, traps)
-        walker.most_frames = most_frames
+        walker.most_frames, walker.refused = most_frames, walk_context.refused
         return walker.walk(self.registers, self.interrupted, stacks)
 
     def keeping(self, border: UserTransition) -> WalkStart[R]:
@@ -143,8 +158,6 @@ class Cpu(abc.ABC, Generic[R]):
 
     def __init__(self, image: Image) -> None:
         self.types = register_types(image, self.machine)
-        generations = image.our_generations("context", self.machine)
-        self._switches = [types["_KSWITCH_FRAME"] for types in generations]
 
     @abc.abstractmethod
     def walker(self, walk_context: WalkContext, traps: KnownTrapFrames) -> Walker[R]:
@@ -154,29 +167,22 @@ class Cpu(abc.ABC, Generic[R]):
     def registers(self, state: TrapState) -> R:
         """Returns the registers of a state that has ip and sp; on x64, ARM64 without those marked unsure."""
 
-    @abc.abstractmethod
-    def switched(self, frame: Structure, data: Buffer, address: int) -> R:
-        """Returns the registers of the caller of SwapContext, from the switch frame and its address."""
-
     def start(self, state: TrapState) -> Optional[WalkStart[R]]:
         """Returns the start of a walk from a register state; None if the state lacks ip or sp."""
         if state.ip is None or state.sp is None:
             return None
         return WalkStart(self, self.registers(state), True)
 
-    def switched_out(self, memory: Memory, kernel_stack: int) -> Iterator[WalkStart[R]]:
-        """Yields the states in which a thread that is not running may continue: in the caller of SwapContext.
-
-        Each layout of the switch frame yields one state. The right one has its `ip` in the kernel's code.
+    @abc.abstractmethod
+    def switched_out(self, memory: Memory, kernel_stack: int, ethread: int = 0) -> Iterator[WalkStart[R]]:
+        """Yields the states in which a thread that is not running may continue. The right one has its `ip` in
+        the kernel's code.
 
         Args:
             memory: memory of the kernel's half
             kernel_stack: KTHREAD.KernelStack
+            ethread: address of the _ETHREAD, which has the switch frame on ARM64
         """
-        for frame in self._switches:
-            data = memory.read(kernel_stack, frame.size)
-            if data is not None:
-                yield WalkStart(self, self.switched(frame, data, kernel_stack), False)
 
     @abc.abstractmethod
     def callback_return(
@@ -206,3 +212,27 @@ class Cpu(abc.ABC, Generic[R]):
     def saved(self, trap_frame: Structure) -> int:
         """Returns the offset in a trap frame of the address by which walks identify it."""
         return 0
+
+
+class IntelCpu(Cpu[R]):
+    """x64 and x86: a thread that is not running has its switch frame on its kernel stack.
+
+    Args:
+        image: the image
+    """
+
+    def __init__(self, image: Image) -> None:
+        super().__init__(image)
+        generations = image.our_generations("context", self.machine)
+        self._switches = [types["_KSWITCH_FRAME"] for types in generations]
+
+    @abc.abstractmethod
+    def switched(self, frame: Structure, data: Buffer, address: int) -> R:
+        """Returns the registers of the caller of SwapContext, from the switch frame and its address."""
+
+    def switched_out(self, memory: Memory, kernel_stack: int, ethread: int = 0) -> Iterator[WalkStart[R]]:
+        """Yields the caller of SwapContext, once for each layout of the switch frame; see `Cpu`."""
+        for frame in self._switches:
+            data = memory.read(kernel_stack, frame.size)
+            if data is not None:
+                yield WalkStart(self, self.switched(frame, data, kernel_stack), False)

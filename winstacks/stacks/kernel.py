@@ -254,7 +254,7 @@ class KernelWalks:
         memory = self._walkers.memory(thread.space)
         starts: List[AnyStart] = []
         if kernel_stack:
-            starts += self._cpu.switched_out(memory, kernel_stack)
+            starts += self._cpu.switched_out(memory, kernel_stack, thread.ethread)
         if not starts or not stacks:
             return KernelWalk(
                 _NO_WALK, status(StatusCode.UNREADABLE, None if stacks else StatusCode.NO_SWITCH_FRAME)
@@ -281,12 +281,20 @@ class KernelWalks:
         return KernelWalk(StackWalk((), candidates=candidates), status(StatusCode.RUNNING))
 
     def _of_context(self, thread: Thread, stacks: List[Range], traps: KnownTrapFrames) -> KernelWalk:
-        """Walks from the registers in the input; the thread's first context is the innermost."""
+        """Walks from the registers in the input; the thread's first context is the innermost.
+
+        If these are unusable, a thread that does not run has the registers of its last switch.
+        """
         state = self._contexts.saved(thread, thread.space, thread.contexts[0])
-        start = self._cpu.start(state)
-        if start is None:
-            return KernelWalk(_NO_WALK, status(state.status, StatusCode.NO_SAVED_REGISTERS))
-        return KernelWalk(self._walkers.walk(thread.space, start, stacks, traps))
+        start: Optional[AnyStart] = self._cpu.start(state)
+        if start is not None:
+            return KernelWalk(self._walkers.walk(thread.space, start, stacks, traps))
+        if thread.kernel_stack and not thread.running:
+            memory = self._walkers.memory(thread.space)
+            for start in self._cpu.switched_out(memory, thread.kernel_stack, thread.ethread):
+                if self._is_kernel_code(start.registers.ip):
+                    return KernelWalk(self._walkers.walk(thread.space, start, stacks, traps), state.status)
+        return KernelWalk(_NO_WALK, status(state.status, StatusCode.NO_SAVED_REGISTERS))
 
     def _is_kernel_code(self, address: int) -> bool:
         """Returns whether an address is in the kernel image: every thread waits there."""

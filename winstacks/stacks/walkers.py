@@ -29,6 +29,7 @@ from ..names.witness import FileWitnesses
 from ..process.dynamictables import DynamicTable
 from ..process.functionstarts import function_starts
 from ..process.kernelstacks import KernelStackSegment
+from ..process.refusedplaces import refused_places
 from ..process.regions import of_windows
 from ..process.vads import regions
 from .cpu_arm64 import CpuArm64
@@ -185,6 +186,7 @@ class StackWalkers:
                 code,
                 facts.surroundings,
                 self._image.service(follow_budget),
+                self._image.service(refused_places),
             )
             self._contexts[key] = walk_context
         return walk_context

@@ -294,6 +294,9 @@ class TrapStates:
                 # A row in place of a damaged list needs no kernel, which the input may lack.
                 yield state_without_registers(thread, THREAD)
                 continue
+            switched = lister._contexts.switched(thread)
+            if switched is not None:
+                yield switched
             states = lister._threads.thread_states(thread, scan_stacks)
             for state in states if complete is None else complete(thread, states):
                 frames.append(state.address)

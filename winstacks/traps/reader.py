@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Tuple, Type
+from typing import Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
 
 from ..columns.dictionary import REGISTERS
 from ..columns.words import EXCEPTION, PDB
@@ -19,7 +19,8 @@ from ..memory.image import AddressSpace, Image
 from ..names.decode.unwindinfo import UnwindDataError
 from ..names.symbolizer import Symbolizer
 from ..process import processors
-from .decode.context import NOT_DISPATCHED, ExceptionFrame, ExceptionFrames
+from .decode.context import ExceptionFrame, ExceptionFrames
+from .decode.exceptionframe_arm64 import ExceptionFramesArm64
 from .decode.frame import (
     NO_FACTS,
     UNSURE,
@@ -72,15 +73,7 @@ class TrapKernel:
         self.layout = _LAYOUTS[image.machine](image.types["_KTRAP_FRAME"])
         types = register_types(image, image.machine)
         self.tops = self.layout.tops(types)
-        exception = (
-            image.types.first_structure(self.layout.exception_type) if self.layout.exception_type else None
-        )
-        if self.layout.exception_type and exception is None:
-            image.lacks(self.layout.exception_type)
-        generations = image.our_generations("context", image.machine) if exception is not None else ()
-        self.exceptions = [
-            ExceptionFrames(exception, generation) for generation in generations if exception is not None
-        ]
+        self.exceptions = self._exception_frames()
         linkage = image.symbol("KiServiceLinkage") or 0
         module = self._names.module_at(image.base)
         self.bounds = TrapBounds(
@@ -103,6 +96,19 @@ class TrapKernel:
             # 5.2 made int 2C the assertion interrupt (KiRaiseAssertion handles it), and began to clear Dr7.
             clears_dr7=image.symbol("KiRaiseAssertion") is not None,
         )
+
+    def _exception_frames(self) -> Sequence[Union[ExceptionFrames, ExceptionFramesArm64]]:
+        """Returns the possible layouts of the kernel's exception frames."""
+        image, name = self.image, self.layout.exception_type
+        exception = image.types.first_structure(name) if name else None
+        if exception is None:
+            if name:
+                image.lacks(name)
+            return ()
+        if image.machine is Machine.ARM64:
+            return (ExceptionFramesArm64(exception, self.layout.size),)
+        generations = image.our_generations("context", image.machine)
+        return [ExceptionFrames(exception, generation) for generation in generations]
 
     def function(self, address: Optional[int]) -> str:
         """Returns the name of the kernel function that holds a return address, empty without a symbol."""
@@ -309,8 +315,9 @@ class TrapReader:
         owner = space if layout.is_user(data) else self.kernel.image.kernel
         if not size or owner is None or not owner.layer_name:
             return b""
-        rip = layout.number(data, layout.only_names.get("Rip", "Rip"))
-        return self.kernel.code_before(rip, size, owner)
+        register = self.kernel.image.machine.ip_register
+        ip = layout.number(data, layout.only_names.get(register, register))
+        return self.kernel.code_before(ip, size, owner)
 
     def _pointer_at(self, memory: Extents, address: int) -> int:
         """Returns the pointer at an address, 0 if it is not in the memory."""
@@ -323,7 +330,8 @@ class TrapReader:
             dispatcher = self.kernel.function(
                 self._pointer_at(memory, exceptions.dispatcher_slot(frame.address))
             )
-            exception_frame = exceptions.find_frame(frame.address, frame.registers["Rip"], memory, dispatcher)
+            ip = frame.registers[self.kernel.image.machine.ip_register]
+            exception_frame = exceptions.find_frame(frame.address, ip, memory, dispatcher)
             if exception_frame is not None:
                 return exception_frame
         return None
@@ -333,11 +341,8 @@ class TrapReader:
         structure = self.kernel.exceptions[0].structure
         for name, value in exception_frame.registers.items():
             field = structure.field(name)
-            member, note = (
-                f"{structure.name}.{name}",
-                NOT_DISPATCHED if exception_frame.validity == UNSURE else "",
-            )
-            yield MemberValue(member, field.offset, field.size, value, exception_frame.validity, note)
+            member, validity = f"{structure.name}.{name}", exception_frame.validity
+            yield MemberValue(member, field.offset, field.size, value, validity, exception_frame.note)
 
 
 def _with_nonvolatile(frame: TrapFrame, exception_frame: ExceptionFrame) -> TrapFrame:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ..columns.words import KERNEL, PROCESSOR, SAVED, USER, WOW64
+from ..columns.words import KERNEL, PROCESSOR, SAVED, SWITCHED, USER, WOW64
 from ..memory import bulk
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
@@ -26,6 +26,7 @@ from ..memory.image import AddressSpace, Image
 from ..process.processors import Processor
 from ..process.thread import SavedContext, Thread
 from .decode.context import NO_CONTEXT, ContextLayout, decode_any
+from .decode.exceptionframe_arm64 import SwitchFrames
 from .decode.frame import CS_USER_32, MemberValue
 
 _CPU_SLOT = 1
@@ -106,8 +107,19 @@ def context_layouts(image: Image, machine: Machine) -> Tuple[ContextLayout, ...]
     Raises:
         tables.MissingTableError: our table is missing
     """
-    generations = image.our_generations("context", machine)
-    return tuple(ContextLayout(types["_CONTEXT"], machine) for types in generations)
+    return image.service(_ContextLayouts).of_machine[machine]
+
+
+class _ContextLayouts:
+    """The layouts of CONTEXTs of an image, made once for each bitness."""
+
+    def __init__(self, image: Image) -> None:
+        self.of_machine: Memo[Machine, Tuple[ContextLayout, ...]] = Memo(functools.partial(self._made, image))
+
+    @staticmethod
+    def _made(image: Image, machine: Machine) -> Tuple[ContextLayout, ...]:
+        generations = image.our_generations("context", machine)
+        return tuple(ContextLayout(types["_CONTEXT"], machine) for types in generations)
 
 
 def narrow_context(image: Image, memory: Memory, slots: int) -> Optional[int]:
@@ -145,6 +157,9 @@ class TrapContexts:
         self._layouts: Memo[Machine, Tuple[ContextLayout, ...]] = Memo(
             functools.partial(context_layouts, image)
         )
+        self._switch_frames: Optional[SwitchFrames] = None
+        if image.machine is Machine.ARM64:
+            self._switch_frames = SwitchFrames(image.types, register_types(image, image.machine))
         self._stopped = image.threads_only or bulk.crash_dump(image.context, image.layer) is not None
 
     def processor(self, processor: Processor, space: AddressSpace, tid: Optional[int]) -> Optional[TrapState]:
@@ -230,6 +245,37 @@ class TrapContexts:
             thread.state_name,
             statuses,
             members,
+        )
+
+    def switched(self, thread: Thread) -> Optional[TrapState]:
+        """Returns the registers with which a thread went on, or will go on, after its last switch (ARM64).
+
+        Returns:
+            None for a running thread without a recognised switch frame, and for other machines. They have the
+            switch frame on the kernel stack; walks begin with it.
+        """
+        frames, stack = self._switch_frames, thread.kernel_stack
+        if frames is None or not thread.ethread or not stack:
+            return None
+        found = frames.find(self._image.memory(thread.space).read, thread.ethread, stack)
+        if found is None and thread.running:
+            return None
+        return TrapState(
+            thread.space,
+            thread.tid,
+            SWITCHED,
+            found.address if found is not None else 0,
+            "",
+            KERNEL if found is not None else "",
+            found.registers if found is not None else {},
+            (),
+            thread.state_name,
+            status(
+                thread.status,
+                *((StatusCode.RUNNING, StatusCode.STALE) if thread.running else ()),
+                StatusCode.NO_SWITCH_FRAME if found is None else None,
+            ),
+            found.members if self._members and found is not None else (),
         )
 
     def wow64(self, thread: Thread, user_cs: Optional[int]) -> Optional[TrapState]:

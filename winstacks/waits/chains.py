@@ -69,10 +69,13 @@ class Chains:
     Args:
         processes: the waits of each process
         pids: the processes that were selected; all if empty
+        tids: the threads that were read; all if empty
     """
 
-    def __init__(self, processes: Iterable[ProcessWaits], pids: Collection[int] = ()) -> None:
-        self._pids = frozenset(pids)
+    def __init__(
+        self, processes: Iterable[ProcessWaits], pids: Collection[int] = (), tids: Collection[int] = ()
+    ) -> None:
+        self._pids, self._tids = frozenset(pids), frozenset(tids)
         self.waits: Dict[Key, ThreadWait] = {}
         self._ends: Dict[Key, str] = {}
         self._examined: Set[Optional[int]] = set()
@@ -121,6 +124,8 @@ class Chains:
             return words.ENDS_EXITED
         if key in self._ends:
             return self._ends[key]
+        if self._tids and owner.tid not in self._tids:
+            return words.ENDS_LEFT_OUT
         if owner.pid in self._examined:
             return words.ENDS_ABSENT if owner.pid in self._incomplete else words.ENDS_EXITED
         return words.ENDS_LEFT_OUT if self._pids and owner.pid not in self._pids else words.ENDS_ABSENT

@@ -1,15 +1,16 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Infers the critical section of a thread by exclusion, if neither memory nor registers show it.
+"""Infers the critical section of a thread, if no table, chain, handle or register shows it.
 
-A function that takes critical sections is on the thread's stack. Of all listed sections only one is held by
-another thread and has a waiter: the thread waits for that one. ntdll's list may lack sections, so this stays
-an inference.
+A function that takes critical sections is on the thread's stack. The innermost part of that stack has the
+address of one section that another thread holds and for which threads wait: so in Wine, whose waits leave
+none of Windows's structures. Else by exclusion: of all listed sections only one is held by another thread and
+has a waiter. ntdll's list may lack sections, and a stack may have another lock, so both stay inferences.
 """
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Iterable, List, Optional
+from typing import Callable, Dict, Iterable, List, Mapping, Optional
 
 from ..columns import words
 from ..locks.lock import Listed, Lock
@@ -19,7 +20,7 @@ from ..memory.image import AddressSpace
 from ..process.thread import Thread
 from ..stacks.lister import CallStack
 from .records import Awaited, WaitOwner
-from .userside import SymbolOf
+from .userside import SymbolOf, UserSide
 
 _FUNCTIONS = (
     *("rtlentercriticalsection", "rtlpentercriticalsection", "rtlpwaitoncriticalsection"),
@@ -44,31 +45,40 @@ class Inference:
         self._list = sections
         self._known: Dict[AddressSpace, List[Lock]] = {}
 
-    def section(self, thread: Thread, stack: Optional[CallStack]) -> Optional[Awaited]:
-        """Returns the section for which a thread waits in a stack of user mode, None if it is unknown."""
+    def section(
+        self, thread: Thread, stack: Optional[CallStack], sides: Mapping[AddressSpace, UserSide]
+    ) -> Optional[Awaited]:
+        """Returns the section for which a thread waits in a stack of user mode, None if it is unknown.
+
+        Args:
+            thread: the thread
+            stack: its stack
+            sides: user mode of the halves of its process
+        """
         if stack is None or not self._takes_section(stack):
             return None
+        side = sides.get(stack.space)
+        held = [] if side is None else side.held_on_stack(thread.tid)
+        if len(held) == 1:
+            space, tid = stack.space, held[0].members.owning_thread
+            holder = WaitOwner(space.pid, space.known_name, tid, space.eprocess)
+            evidence = f"{held[0].state}; no wait structure of Windows names the section"
+            return _inferred(space, held[0].address, words.ON_STACK, evidence, holder)
         locks = [
             lock
             for lock in self._contended(stack.space)
             if lock.owner is not None and lock.owner.tid != thread.tid
         ]
         if len(locks) != 1:
-            return Awaited(words.CRITICAL_SECTION, stack.space, ownership=words.OWNER_UNKNOWN)
+            evidence = "no wait structure of Windows names the section"
+            return Awaited(
+                words.CRITICAL_SECTION, stack.space, evidence=evidence, ownership=words.OWNER_UNKNOWN
+            )
         lock, owner = locks[0], locks[0].owner
         assert owner is not None
-        return Awaited(
-            words.CRITICAL_SECTION,
-            stack.space,
-            lock.address,
-            "",
-            words.FOR_EXCLUSIVE,
-            words.BY_EXCLUSION,
-            "of all listed sections only this one is held by another thread and has a waiter",
-            words.BY_THREAD,
-            (WaitOwner(owner.pid, owner.process, owner.tid, stack.space.eprocess),),
-            status(StatusCode.UNSURE),
-        )
+        evidence = "of all listed sections only this one is held by another thread and has a waiter"
+        holder = WaitOwner(owner.pid, owner.process, owner.tid, stack.space.eprocess)
+        return _inferred(stack.space, lock.address, words.BY_EXCLUSION, evidence, holder)
 
     def _takes_section(self, stack: CallStack) -> bool:
         for frame in stack.frames[:_MOST_FRAMES]:
@@ -90,3 +100,20 @@ class Inference:
                 if lock.type == words.CRITICAL_SECTION and lock.waiters and lock.held and lock.address
             ]
         return self._known[space]
+
+
+def _inferred(
+    space: AddressSpace, address: Optional[int], known: str, evidence: str, owner: WaitOwner
+) -> Awaited:
+    return Awaited(
+        words.CRITICAL_SECTION,
+        space,
+        address,
+        "",
+        words.FOR_EXCLUSIVE,
+        known,
+        evidence,
+        words.BY_THREAD,
+        (owner,),
+        status(StatusCode.UNSURE),
+    )

@@ -159,11 +159,17 @@ class WaitLister:
             offset: address of an _EPROCESS that no list holds: only its threads
         """
         listed = Threads.list_threads(self._image, pids, offset)
-        for _, threads in itertools.groupby(listed, key=lambda thread: thread.space):
-            yield self._process(tuple(threads))
+        for _, group in itertools.groupby(listed, key=lambda thread: thread.space):
+            threads = tuple(group)
+            yield self.of_process(threads, [list(self._walker.thread_stacks(thread)) for thread in threads])
 
-    def _process(self, threads: Tuple[Thread, ...]) -> ProcessWaits:
-        stacks = [list(self._walker.thread_stacks(thread)) for thread in threads]
+    def of_process(self, threads: Sequence[Thread], stacks: Sequence[List[CallStack]]) -> ProcessWaits:
+        """Returns the waits of a process.
+
+        Args:
+            threads: its threads, at least one
+            stacks: the stacks of each thread, as `StackLister.thread_stacks` yields them
+        """
         sides: Dict[AddressSpace, UserSide] = {}
         halves = (half for thread in threads for half in (thread.space, thread.wow64) if half is not None)
         for half in dict.fromkeys(halves):
@@ -180,7 +186,7 @@ class WaitLister:
             elif thread.tid is not None:
                 others[thread.tid] = self._end(thread, found)
         lost = status(*(thread.status for thread in threads if not thread.tid))
-        return ProcessWaits(threads[0].space, threads, tuple(waits), others, lost)
+        return ProcessWaits(threads[0].space, tuple(threads), tuple(waits), others, lost)
 
     def _end(self, thread: Thread, stacks: List[CallStack]) -> str:
         """Returns where a chain ends that comes to a thread without a known wait."""
@@ -285,7 +291,7 @@ class WaitLister:
         if called is None:
             return None
         kind, stack, name = called
-        inferred = self._inference.section(thread, stack) if kind in _OF_LOCKS else None
+        inferred = self._inference.section(thread, stack, seen.sides) if kind in _OF_LOCKS else None
         return ThreadWait(thread, (inferred or self._of_call(thread, kind, name, stack, seen.sides),), stack)
 
     def _called(self, thread: Thread, stacks: List[CallStack]) -> Optional[Tuple[str, CallStack, str]]:
@@ -348,7 +354,9 @@ class WaitLister:
         called = self._called(thread, stacks)
         kind = self._kind(thread, called, objects)
         shown = called[1] if called is not None else _user_stack(stacks) or kernel_stack
-        inferred = self._inference.section(thread, _user_stack(stacks)) if kind in _OF_LOCKS else None
+        inferred = (
+            self._inference.section(thread, _user_stack(stacks), seen.sides) if kind in _OF_LOCKS else None
+        )
         if inferred is not None and thread.wait_reason in _USER_REASONS:
             return ThreadWait(thread, (inferred,), shown, since, doubt)
         if kind in (words.OTHER_WAIT, words.OBJECTS) and objects:

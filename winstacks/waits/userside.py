@@ -25,6 +25,7 @@ from ..stacks.decode.registers import GENERAL, NON_VOLATILE, Registers
 from ..traps.state import TrapState
 from .decode.answer import Answer
 from .decode.processview import ProcessView, ThreadView
+from .decode.sections import WaitedSection
 from .decode.userwaits import UserWaits
 
 MAX_DATA = 1 << 22
@@ -44,6 +45,9 @@ _LONGEST_STUB = 0x20
 """Bytes of the longest stub: a name further away belongs to another function."""
 
 _TABLE = "WaitOnAddressHashTable"
+
+_KEPT = ("Rbx", "Rsi", "Rdi", "Rbp", *(f"X{number}" for number in range(19, 29)))
+"""The registers that a system call keeps, of x86 and of ARM64 (described: calling conventions)."""
 
 
 SymbolOf = Callable[[AddressSpace, int, bool], str]
@@ -91,6 +95,11 @@ class UserSide:
         """Returns what a thread waits for: none or one answer, or several that contradict each other."""
         thread = None if tid is None else self.view.by_tid.get(tid)
         return [] if thread is None or thread.sp is None else self.waits.find(thread)
+
+    def held_on_stack(self, tid: Optional[int]) -> List[WaitedSection]:
+        """Returns the sections on a thread's stack that another thread holds and for which threads wait."""
+        thread = None if tid is None else self.view.by_tid.get(tid)
+        return [] if thread is None else self.waits.held_on_stack(thread)
 
     def name(self, address: int) -> str:
         """Returns the name of a critical section that Windows itself made; empty for others."""
@@ -190,17 +199,19 @@ class UserSides:
         size = with_teb(self._image, space, teb)["_TEB"].size if teb else 0
         view = ThreadView(thread.tid or 0, tuple(limits), (teb, teb + size) if teb else None)
         view = view._replace(waits=None if thread.state is None else thread.state == WAITING)
-        if entry is None or "Rsp" not in entry.registers or "Rip" not in entry.registers:
+        machine, saved = space.machine, {} if entry is None else entry.registers
+        if entry is None or machine.sp_register not in saved or machine.ip_register not in saved:
             return view
-        saved = entry.registers
+        ip = saved[machine.ip_register]
         wide = space.machine is Machine.AMD64
         arguments = (thread.first_argument,) if wide and thread.first_argument is not None else ()
         return view._replace(
-            ip=saved["Rip"],
-            sp=saved["Rsp"],
+            ip=ip,
+            sp=saved[machine.sp_register],
+            caller=saved.get("Lr"),
             registers=_kept(stack),
             arguments=arguments,
-            hints=_hints(saved["Rip"], entry) if wide else (),
+            hints=_hints(ip, entry) if wide else (),
         )
 
 
@@ -249,7 +260,7 @@ def _kept(stack: UserStack) -> Dict[str, int]:
         values = ((GENERAL[number], stack.registers.general[number]) for number in order)
         return {name: value for name, value in values if value is not None and name != "Rsp"}
     saved = {} if stack.entry is None else stack.entry.registers
-    return {name: saved[name] for name in ("Rbx", "Rsi", "Rdi", "Rbp") if name in saved}
+    return {name: saved[name] for name in _KEPT if name in saved}
 
 
 def _hints(ip: int, entry: TrapState) -> Tuple[int, ...]:

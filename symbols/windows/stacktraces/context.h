@@ -15,7 +15,7 @@ source swap = "listings of SwapContext in 2003 SP2 x64, XP SP3 and 2003 SP2 x86;
 source callout = "described (ReactOS, whose KiCallUserMode keeps the layout)";
 source winnt = "described (winnt.h)";
 source dispatch = "measured in a crash of 10.0.19041.804";
-source ksarm64 = "described (ksarm64.h of the Windows SDK); public symbols of two kernels agree";
+source ksarm64 = "described (ksarm64.h of the Windows SDK); public symbols of two kernels agree; measured in a crash of 10.0.22000: Fp and Return";
 source trap = "public symbols of XP to 11: the members that lie the same in all";
 
 struct _CONTEXT {

@@ -8,6 +8,7 @@ build 5.1 x86 = "public symbols of XP SP3; measured: entries of XP SP3 and 2003 
 build 6.3.9600 x86 = "public symbols of wntdll 10.0.17763; that 8.1 has the same is inferred";
 build 10.0.16299 arm64 = "described (ksarm64.h of the Windows SDK); public symbols of two kernels agree";
 source thread = "described (ksarm64.h of the Windows SDK); measured in a crash of 10.0.22000: the members but TrapFrame";
+source kept = "described (ksarm64.h of the Windows SDK); measured in a crash of 10.0.22000: the kernel's code loads the members from there";
 
 struct _KTRAP_FRAME {
     sizeof                                 @0x8c/0x190;
@@ -189,7 +190,7 @@ struct _KTRAP_FRAME for arm64 {
     ULONGLONG Pc                           @0x148;
 };
 
-struct _KEXCEPTION_FRAME for arm64 {
+struct _KEXCEPTION_FRAME for arm64 from kept {
     sizeof                                 @0x60;
     ULONGLONG X19                          @0x0;
     ULONGLONG X20                          @0x8;

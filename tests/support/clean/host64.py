@@ -133,10 +133,16 @@ class Host64:
         return self._next
 
     def program(
-        self, name: str, *files: str, functions: str = "main", code: Mapping[int, bytes] = {}, **options: Any
+        self,
+        name: str,
+        *files: str,
+        functions: str = "main",
+        code: Mapping[int, bytes] = {},
+        folder: str = "",
+        **options: Any,
     ) -> Program:
         """A program with ntdll, kernel32, kernelbase and other modules; `code` is more of it, by RVA."""
-        return Program(self, name, files, functions, code, options)
+        return Program(self, name, files, functions, code, folder, options)
 
     def library(self, file: str, functions: str = "") -> Tuple[Library, int]:
         """A module and its base, which is the same in all processes."""
@@ -202,6 +208,7 @@ class Program:
         files: Sequence[str],
         functions: str,
         code: Mapping[int, bytes],
+        folder: str,
         options: Dict[str, Any],
     ) -> None:
         self.host = host
@@ -210,7 +217,9 @@ class Program:
         self.name = name.rpartition(".")[0]
         host.programs.append(self)
         library, _ = host.library(name, functions)
-        self.load(name, functions, key="", dll=False, contents={**library.options["contents"], **code})
+        place = {"path": f"{folder}\\{name}"} if folder else {}
+        contents = {**library.options["contents"], **code}
+        self.load(name, functions, key="", dll=False, contents=contents, **place)
         for file in ("ntdll.dll", "kernel32.dll", "kernelbase.dll", *files):
             # There is no win32u before Windows 10.
             if host.later or file != "win32u.dll":

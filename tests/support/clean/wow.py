@@ -27,7 +27,7 @@ class Program32:
 
     def __init__(self, host: Host64, name: str, *files: str, functions: str = "main") -> None:
         self.host = host
-        self.wide = Program(host, name, _MODULES, "start", {}, {})
+        self.wide = Program(host, name, _MODULES, "start", {}, "", {})
         self.wow = self.wide.process.wow64()
         self.narrow = Narrow(self.wow, host.narrow_bases, name, functions, files)
 

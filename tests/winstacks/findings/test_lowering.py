@@ -18,9 +18,8 @@ from tests.forge.paging import State
 from tests.forge.phys import PAGE
 from tests.forge.vad import EXECUTE_READWRITE
 from tests.machines.implants import memory
-from tests.support.callstackimages import HEAD_RVA
 from tests.support.callstackimages import WAIT_EX as WAITS
-from tests.support.clean import codelists
+from tests.support.clean import codelists, libraries
 from tests.support.clean.host64 import JITTED, Host64, Private, Program
 from tests.support.clean.narrow import Private32, code_of
 from tests.support.clean.wow import Program32
@@ -61,12 +60,13 @@ def function_table(write: bool) -> Image:
 
 
 def list_of_tables(write: bool) -> Image:
-    forged = returning()
-    image = forged.image()
-    head = forged.stacks.modules["ntdll"].base + HEAD_RVA
+    host, program, base = wide("mpengine.dll")
+    program.waits("main", "mpengine!DTContext::Run", Private(base), WAIT_EX)
+    image = host.kernel.image()
     if write:
-        forged.app.space.write(head, bytes(16))
-        forged.app.space.set_state(head - head % PAGE, PAGE, State.PAGEFILE)
+        head = program.modules["ntdll"][0].base + libraries.HEAD_RVA
+        program.process.space.write(head, bytes(16))
+        program.process.space.set_state(head - head % PAGE, PAGE, State.PAGEFILE)
     return image
 
 
@@ -99,6 +99,36 @@ def interrupted_below_a_runtime(write: bool) -> Image:
     function = "mpengine!DTContext::Run" if write else "kernelbase!WaitForSingleObjectEx"
     program.interrupted("main", function, at=base + JITTED.rva)
     return host.kernel.image()
+
+
+def interrupted_below_a_module(write: bool) -> Image:
+    host = Host64(KERNEL)
+    program = host.program("app.exe", functions="main Work", folder="C:\\Program Files\\Vendor")
+    *_, base = (program.jitted() for _ in range(4))
+    function = "Work" if write else "kernelbase!WaitForSingleObjectEx"
+    program.interrupted("main", function, at=base + JITTED.rva)
+    return host.kernel.image()
+
+
+def _pivoted(folder: str = "", limits: bool = False) -> Image:
+    host = Host64(KERNEL)
+    program = host.program("app.exe", functions="main", folder=folder)
+    stack = program.process.space.reserve(0x4000)
+    program.process.region(stack, size=0x4000)
+    thread = program.thread()
+    program.waits("main", WAIT_EX, base=stack + 0x4000, thread=thread)
+    assert thread.teb is not None
+    if limits:
+        thread.teb["NtTib.StackBase"], thread.teb["NtTib.StackLimit"] = stack + 0x4000, stack
+    return host.kernel.image()
+
+
+def limits(write: bool) -> Image:
+    return _pivoted(limits=write)
+
+
+def module_on_the_stack(write: bool) -> Image:
+    return _pivoted("C:\\Program Files\\Vendor" if write else "")
 
 
 def lost_exports(write: bool) -> Image:
@@ -294,11 +324,12 @@ def thread_state(write: bool) -> Image:
 
 ATTACKS: Dict[str, Tuple[str, Callable[[bool], Image]]] = {
     "a registered function table": ("unbacked", function_table),
-    "the list of function tables": ("unbacked", list_of_tables),
     "a range in CLR's list": ("unbacked", clr_range),
     "the runtime's frame beside it": ("unbacked", beside_a_runtime),
     "the exports of the caller are lost": ("unbacked", lost_exports),
     "interrupted below a runtime": ("unbacked", interrupted_below_a_runtime),
+    "interrupted below a module of the program": ("unbacked", interrupted_below_a_module),
+    "the list of function tables, beside a runtime": ("unbacked", list_of_tables),
     "a leaf below registered code": ("unbacked", leaf_below_registered_code),
     "the stack above is lost": ("unbacked", lost_stack),
     "the way to the frame is a guess": ("unbacked", guessed_way),
@@ -312,6 +343,8 @@ ATTACKS: Dict[str, Tuple[str, Callable[[bool], Image]]] = {
     "a breakpoint on data of an export table": ("debug_registers", export_guard),
     "a debugger": ("debug_registers", debugger),
     "an exception's record beside a CONTEXT": ("context_on_stack", exception_record),
+    "the limits of the stack": ("stack_pivot", limits),
+    "a module outside Windows' folder on the stack": ("stack_pivot", module_on_the_stack),
     "a fiber": ("truncated", fiber),
     "a runtime that switches stacks": ("truncated", switching_runtime),
     "a .NET image in no list": ("module_mismatch", dot_net_header),

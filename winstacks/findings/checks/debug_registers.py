@@ -22,7 +22,7 @@ from ..facts import CheckFacts
 from ..finding import NONE_KNOWN, Check, Finding, thread_finding
 
 WATCHED = ("ntdll", "amsi", "clr", "coreclr", "win32u", "wow64win")
-"""Modules with functions that security products hook, or with stubs of system calls."""
+"""Modules in which breakpoints are reported wherever they lie, and if the name of their file is lost."""
 
 NAME = "debug_registers"
 
@@ -48,7 +48,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     unsure = _CONTROL in entry.unsure
     for register, address, kind in _breakpoints(entry):
         known_module = facts.namer(stack.space).module_at(address)
-        if known_module is None or known_module.module.name.lower() not in WATCHED:
+        if known_module is None or not _is_watched(stack.space, known_module, address, facts):
             continue
         if debugger != 0:
             facts.leave_out(NAME, _unchecked(debugger, facts), stack.space.process)
@@ -72,6 +72,15 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
             name.symbol,
         )
         yield finding._replace(status=name.status)
+
+
+def _is_watched(space: AddressSpace, known_module: KnownModule, address: int, facts: CheckFacts) -> bool:
+    """Returns whether breakpoints in a module are reported: in any DLL of Windows, and in WATCHED.
+
+    A breakpoint diverts any function: a list of functions worth diverting cannot be complete. What a vendor
+    watches in its own modules, such as copy protection, is left out.
+    """
+    return known_module.module.name.lower() in WATCHED or facts.of_windows_dll(space, address)
 
 
 def _in_exports(known_module: KnownModule, address: int) -> bool:
@@ -113,7 +122,7 @@ CHECK = Check(
     NAME,
     "T1562.001",
     (USER, WOW64),
-    "A debug register of a thread is a breakpoint in ntdll, amsi, clr, coreclr, win32u or wow64win, and "
+    "A debug register of a thread is a breakpoint in a DLL of Windows or in CLR, and "
     "the process has no debugger. Such a breakpoint diverts a call without a change of code.",
     "medium; low for a breakpoint on data of an export table, and if the frame may not have saved the "
     "debug registers",

@@ -14,7 +14,7 @@ from ...names.decode.pe import HeaderError, read_headers
 from ...process.processlist import process_member
 from ...stacklist.stack import StackRecord
 from ..code.barriers import is_write_barrier
-from ..code.copies import NO_IMAGE, Comparison, Mapping
+from ..code.copies import NO_IMAGE, NOT_IN_MEMORY, Comparison, Mapping
 from ..code.differing import Ranges
 from ..code.functions import function_at
 from ..code.jumps import ENTRY, Read, follow_jumps
@@ -174,14 +174,17 @@ def _program_of_all(space: AddressSpace, changed: Ranges, facts: CheckFacts) -> 
     if all(relative.space.pid != parent for relative in family) or not siblings:
         return None
     first, last = changed[0][0] - mine.vad.start, changed[-1][1] - mine.vad.start
-    same = all(_changed(relative, first, last, facts) for relative in siblings)
-    return space.process if same else None
+    alike = [_changed(relative, first, last, facts) for relative in siblings]
+    # Children whose page is not in the image say nothing.
+    return space.process if True in alike and False not in alike else None
 
 
-def _changed(mapping: Mapping, first: int, last: int, facts: CheckFacts) -> bool:
-    """Returns whether another process has changes that begin at the same RVA."""
+def _changed(mapping: Mapping, first: int, last: int, facts: CheckFacts) -> Optional[bool]:
+    """Returns whether another process has changes that begin at the same RVA; None if it lost the page."""
     base = mapping.vad.start
     comparison = facts.copies.compare_mapping(mapping, base + first, base + last)
+    if comparison.reason == NOT_IN_MEMORY:
+        return None
     return bool(comparison.ranges) and comparison.ranges[0][0] == base + first
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Iterator
 
-from ...columns.words import CERTAIN, HIGH, LIKELY, LOW, MEDIUM, THREAD_KINDS, TRAP
+from ...columns.words import CERTAIN, HIGH, LIKELY, LOW, MEDIUM, POSSIBLE, THREAD_KINDS, TRAP
 from ...stacklist.stack import StackRecord
 from ..code.explanations import UNTOLD, untold
 from ..code.refused import refused_place
@@ -37,15 +37,16 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         vad = facts.vad(stack.space, place.at)
         group = (stack.trace_id, None if vad is None else vad.start)
         evidence = facts.memory(stack.space, place.address)
+        confidence = LIKELY
         if table is not None:
             innocent, severity = table.describe, LOW
         elif facts.lacks_tables(stack.space):
-            innocent, severity = UNTOLD, LOW
+            innocent, severity, confidence = UNTOLD, HIGH if place.how != TRAP else MEDIUM, POSSIBLE
         elif place.how == TRAP:
             innocent, severity = _CRASH, MEDIUM
         else:
             innocent, severity = NONE_KNOWN, HIGH
-        yield place_finding(stack, place, severity, LIKELY, evidence, innocent, group)
+        yield place_finding(stack, place, severity, confidence, evidence, innocent, group)
 
 
 def unchecked(facts: CheckFacts) -> Iterator[str]:
@@ -64,8 +65,7 @@ CHECK = Check(
     "table entry, or in a dump to MemoryInfoListStream. Code that encrypts itself while it sleeps looks "
     "like this.",
     "high; medium if the thread was interrupted there; low if the process registered a function table "
-    "for the range, if a runtime's own list contains the range, if the process's list of function "
-    "tables is not in the image, and for frames that a scan found",
+    "for the range, if a runtime's own list contains the range, and for frames that a scan found",
     "Runtimes that make their code non-executable while they write to it; a thread that is about to crash.",
     "Compare the range with recorded traces: windows.traces --unbacked --pid.",
     "no stack of a thread could be walked",

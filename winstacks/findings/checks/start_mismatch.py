@@ -55,7 +55,9 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     if name.backing == PRIVATE or (name.backing == UNMAPPED and facts.vads_whole(thread.space)):
         half = _half(thread.space, start, facts)
         severity, lower, innocent = explained(half, start, facts)
-        rating = LOW if severity == LOW else MEDIUM
+        # A runtime that is loaded may have registered the range in a list that is not in the image.
+        unknown = bool(facts.runtimes(half)) and facts.lacks_tables(half)
+        rating = LOW if severity == LOW or unknown else MEDIUM
         leads = _led(half, start, facts) if rating == MEDIUM and name.backing == PRIVATE else None
         rating, innocent = (rating, innocent) if leads is None else (LOW, leads)
         innocent = _FREED if name.backing == UNMAPPED else innocent
@@ -116,7 +118,9 @@ def _start_finding(
 ) -> Finding:
     evidence = f"Win32StartAddress {start:#x}, {facts.memory(thread.space, start)}"
     finding = thread_finding(stack, thread, severity, confidence, evidence, innocent, start, symbol)
-    return finding._replace(space=thread.space)
+    # Threads that were started at one address are one finding, whatever stacks each of them has.
+    group = (thread.space.layer_name, start)
+    return finding._replace(space=thread.space, group=group, of_threads=True)
 
 
 def _first(stack: StackRecord) -> Optional[NamedFrame]:
@@ -159,7 +163,8 @@ CHECK = Check(
     "Win32StartAddress of a thread is in memory that no file backs; or the outermost function of the "
     "stack called another image than the one with the start address.",
     "medium if the start address is in private or unmapped memory; low if the process registered a "
-    "function table for that range, if a runtime's own list contains the range, if the code there jumps "
+    "function table for that range, if a runtime is loaded and the list of function tables is not in the "
+    "image, if a runtime's own list contains the range, if the code there jumps "
     "into a module as closures do, and if only the first frame is in another image",
     "Runtimes start threads in code that they generated; the module with the start address may have "
     "been unloaded.",

@@ -32,6 +32,7 @@ from ...process.processlist import is_isolated, process_member
 from ...process.thread import TERMINATED, Thread
 from ...process.userstacks import UserStacks
 from ...stacklist.stack import StackRecord
+from ..code.runtimes import is_go
 from ..facts import SWITCHING, CheckFacts
 from ..finding import NONE_KNOWN, Check, Finding, place_finding, unbacked_frames
 from ..ground import GROUND, GROUND_MODULES, ends_in_ground, in_ground_module
@@ -102,7 +103,7 @@ def _explained(stack: StackRecord, thread: Thread, facts: CheckFacts) -> Optiona
         if _has_fibers(stack, thread, facts):
             return LOW, _FIBER
         runtimes = facts.runtimes(stack.space, SWITCHING)
-        if runtimes or _is_go(stack, facts):
+        if runtimes or is_go(stack, facts):
             return LOW, f"{', '.join(runtimes) or 'Go'}: a runtime that switches stacks"
     if stack.space.machine is Machine.I386:
         return LOW, _NARROW_CHAIN
@@ -151,16 +152,6 @@ def _has_fibers(stack: StackRecord, thread: Thread, facts: CheckFacts) -> bool:
     if field is None or not thread.teb:
         return False
     return facts.image.memory(thread.space).member(thread.teb, field) != 0
-
-
-def _is_go(stack: StackRecord, facts: CheckFacts) -> bool:
-    """Returns whether a stack has a frame of a Go program, recognised by its section `.symtab`."""
-    for place in unbacked_frames(stack, IMAGE):
-        known_module = facts.namer(stack.space).module_at(place.at)
-        headers = None if known_module is None else known_module.image.headers
-        if headers is not None and any(section.name == ".symtab" for section in headers.sections):
-            return True
-    return False
 
 
 CHECK = Check(

@@ -8,9 +8,11 @@ from typing import Iterator, Optional
 
 from ...columns.words import (
     CERTAIN,
+    HIGH,
     LIKELY,
     LOW,
     MAPPED,
+    MEDIUM,
     POSSIBLE,
     PRIVATE,
     THREAD_KINDS,
@@ -22,11 +24,12 @@ from ...memory.image import AddressSpace
 from ...process.processlist import process_member
 from ...stacklist.stack import StackRecord
 from ..code.explanations import explained_at, untold
+from ..code.lostways import WHY, is_lost_way
 from ..code.refused import refused_place
 from ..code.returns import settled
 from ..code.stubs import LONGEST, number_before, patched_stubs, start_of
 from ..facts import CheckFacts
-from ..finding import Check, Finding, FramePlace, place_finding, unbacked_frames
+from ..finding import NONE_KNOWN, Check, Finding, FramePlace, place_finding, unbacked_frames
 
 NAME = "unbacked"
 
@@ -44,6 +47,9 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         copied = _copied(stack.space, place.address, facts) if place.how == TRAP else None
         if copied is not None:
             severity, innocent = LOW, copied
+        if severity == HIGH and innocent.startswith(NONE_KNOWN) and is_lost_way(stack, place, facts):
+            place, severity, lower = place._replace(guessed=False), MEDIUM, True
+            innocent = f"{innocent}; {WHY}"
         sure = place.how == TRAP and not lower
         confidence = CERTAIN if sure else POSSIBLE if lower and place.how != TRAP else LIKELY
         vad = facts.vad(stack.space, place.at)
@@ -85,7 +91,10 @@ CHECK = Check(
     THREAD_KINDS,
     "A thread was interrupted in private executable memory, or a call will return there: code that no "
     "file backs, like injected code.",
-    "high. medium if a frame of a runtime is next to the code on the stack, or called the code "
+    "high. medium if an unmodified module outside Windows' folders is on both sides of the code, or called "
+    "the code, which was interrupted on a whole stack (low if the process has much generated code, and the "
+    "module belongs to the program); if only pages that are not in the image make the way to the code a "
+    "guess; if a frame of a runtime is next to the code on the stack, or called the code "
     "through Windows' DLLs; if a runtime is loaded and the stack above the code is not in the image; "
     "if the exports of the module next to the code, which would show a runtime, are not in the image; if "
     "the process registered a function table for the range, and only Windows is on the stack; and if "
@@ -94,7 +103,7 @@ CHECK = Check(
     "interrupted on a stack that leads from there to a function where threads begin; if registered code "
     "called the code and it was interrupted before it used the stack; if the process registered a "
     "function table for the range and other modules than Windows' are on the stack, or a runtime's own list "
-    "contains the range; if the process's list of function tables is not in the image; for relays of hooks "
+    "contains the range; for relays of hooks "
     "that all processes have; for a sandbox's copies of stubs; and for frames that a scan found",
     "Runtimes that generate code (.NET, Java, JavaScript engines), sandboxes, and hooks of security "
     "products. If a runtime is only loaded, Innocent names it, and Confidence is lower.",

@@ -10,12 +10,25 @@ from __future__ import annotations
 
 from typing import Iterator, List, Tuple
 
-from ...columns.words import FRAME_POINTER, LIKELY, LOW, MEDIUM, NEAREST, PRIVATE, TRAP, UNMAPPED, USER, WOW64
+from ...columns.words import (
+    BY_CALL,
+    FRAME_POINTER,
+    LIKELY,
+    LOW,
+    MEDIUM,
+    NEAREST,
+    PRIVATE,
+    TRAP,
+    UNMAPPED,
+    USER,
+    WOW64,
+)
 from ...memory.decode.machine import Machine
 from ...memory.decode.text import ShortText
 from ...memory.image import AddressSpace
 from ...names.decode.rules import undecorated
 from ...stacklist.stack import StackRecord
+from ...waits.chains import described
 from ..code.explanations import explained
 from ..facts import CheckFacts
 from ..finding import NONE_KNOWN, Check, Finding, FramePlace, place_finding, unbacked_frames
@@ -102,6 +115,9 @@ def _called(
         evidence += f"; {facts.memory(stack.space, dispatcher.address)}"
     else:
         return
+    wait = None if stack.thread is None else facts.wait_of(stack.thread)
+    if wait is not None and wait.awaited[0].known != BY_CALL:
+        evidence += f"; WaitsFor {described(wait)}"
     if stack.space.machine is Machine.I386 and any(
         item.how == FRAME_POINTER for item in (*inner, dispatcher)
     ):

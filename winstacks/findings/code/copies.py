@@ -161,6 +161,14 @@ class SectionCopies:
             return None
         return self._reader(mapping, pristine=True)
 
+    def is_private(self, space: AddressSpace, address: int) -> bool:
+        """Returns whether a process has a copy of its own of a page of a mapped image."""
+        mapping = self.mapping(space, address)
+        if mapping is None:
+            return False
+        rva = (address - mapping.vad.start) // PAGE_SIZE * PAGE_SIZE
+        return not self._reader(mapping).same_pages(rva, PAGE_SIZE)
+
     def example(self, space: AddressSpace, start: int, end: int) -> Optional[Tuple[AddressSpace, bytes]]:
         """Returns a process with other bytes in a range, and these bytes; None if there is none."""
         mapping = self.mapping(space, start)

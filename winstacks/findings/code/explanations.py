@@ -16,11 +16,18 @@ from ...stacklist.stack import StackRecord
 from ..facts import CheckFacts
 from ..finding import NONE_KNOWN, FramePlace, find_place, unbacked_frames
 from ..ground import ends_in_ground
+from .neighbours import vendor_neighbour
 from .relays import of_relay
 from .runtimes import is_runtime, runtime_neighbour
 
-UNTOLD = "the process's list of function tables is not in the image; it may have this range"
-"""The text of Innocent if the list of function tables cannot be read."""
+UNTOLD = f"{NONE_KNOWN}, but its list of function tables is not in the image, and may have this range"
+"""The text of Innocent if the list of function tables cannot be read.
+
+What is missing is neither innocent nor guilty: it lowers Confidence, and not Severity. Whoever has the page
+with the list's head paged out would else explain any code."""
+_LACKING = "and the process's list of function tables, which may have this range, is not in the image"
+_MAY_HAVE = "its list of function tables, which may have this range, is not in the image"
+_LESS_SURE = "private code is less sure, because function tables of the process are not in the image"
 _LOST = "the stack above the code is not in the image, so its caller is unknown"
 _ALONE = ", but only Windows is on the stack: any code can register a table for itself"
 _RELAY = "the relay of a hook that all processes have; the hook leads into"
@@ -38,15 +45,11 @@ def explained(space: AddressSpace, at: int, facts: CheckFacts) -> Tuple[str, boo
     table, runtimes = facts.code_range(space, at), facts.runtimes(space)
     if table is not None:
         return LOW, False, table.describe
-    if facts.lacks_tables(space):
-        return LOW, True, UNTOLD
+    lacking = facts.lacks_tables(space)
     if runtimes:
-        return (
-            HIGH,
-            True,
-            f"{', '.join(runtimes)} loaded: this runtime generates code, but registered none here",
-        )
-    return HIGH, False, NONE_KNOWN
+        registered = _LACKING if lacking else "but registered none here"
+        return HIGH, True, f"{', '.join(runtimes)} loaded: this runtime generates code, {registered}"
+    return HIGH, lacking, UNTOLD if lacking else NONE_KNOWN
 
 
 def explained_at(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Tuple[str, bool, str]:
@@ -61,9 +64,14 @@ def explained_at(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Tu
         served = of_relay(stack.space, place.at, facts) if severity == HIGH else None
         if served is not None:
             return LOW, True, f"{_RELAY} {served}"
+        beside = vendor_neighbour(stack, place, facts) if severity == HIGH else None
+        if beside is not None:
+            return (LOW if beside.belongs else MEDIUM), True, beside.describe
         called = _called(stack, place, facts) if innocent == NONE_KNOWN else None
         return severity, lower, innocent if called is None else f"the code called {called}{_OF_PRODUCT}"
-    return (LOW if runtime.within else MEDIUM), True, runtime.describe
+    if runtime.within or not runtime.is_known or not facts.lacks_tables(stack.acting or stack.space):
+        return (LOW if runtime.within else MEDIUM), True, runtime.describe
+    return LOW, True, f"{runtime.describe}; {_MAY_HAVE}"
 
 
 def _is_alone(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:
@@ -107,9 +115,9 @@ def _cut_off(stack: StackRecord, place: FramePlace) -> bool:
 
 
 def untold(facts: CheckFacts) -> Iterator[str]:
-    """Yields the processes whose findings became `low` for missing function tables, and the missing data."""
+    """Yields the processes whose findings are less sure for missing function tables, and the missing data."""
     lacking = sorted((pid, missing) for pid, missing in facts.untold.values() if pid is not None)
     if lacking:
         named = "; ".join(f"PID {pid}, {missing}" for pid, missing in lacking[:_MOST_NAMED])
         named += "; ..." if len(lacking) > _MOST_NAMED else ""
-        yield f"private code is low, because function tables of the process are not in the image: {named}"
+        yield f"{_LESS_SURE}: {named}"

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import bisect
 import functools
-from typing import FrozenSet, List, NamedTuple, Optional
+from typing import FrozenSet, List, NamedTuple, Optional, Tuple
 
 from ...columns.words import IMAGE, PRIVATE, SCAN, TRAP, UNMAPPED
 from ...memory.decode.status import has_status
@@ -55,12 +55,14 @@ _UNKNOWN = (
 _LOST_EXPORTS = (
     *(StatusCode.HEADERS_UNREADABLE, StatusCode.EXPORTS_UNREADABLE, StatusCode.EXPORTS_INCOMPLETE),
 )
+_GOEXIT, _SYMTAB = "runtime.goexit", ".symtab"
+"""The base of Go's routines, and the section that Go's linker adds."""
 _SCANNED = (
     *(StatusCode.FRAME_REGISTER_UNKNOWN, StatusCode.UNWIND_DATA_UNREADABLE),
     *(StatusCode.CODE_UNREADABLE, StatusCode.NO_FUNCTION_TABLE),
 )
 """Reasons for a scan above a function that are no fault of the stack."""
-_NOT_ITS_FILE = (StatusCode.VAD_OF_ANOTHER_FILE, StatusCode.VAD_WITHOUT_FILE, StatusCode.NO_VAD)
+NOT_ITS_FILE = (StatusCode.VAD_OF_ANOTHER_FILE, StatusCode.VAD_WITHOUT_FILE, StatusCode.NO_VAD)
 
 
 class RuntimeNeighbour(NamedTuple):
@@ -79,9 +81,14 @@ class RuntimeNeighbour(NamedTuple):
     where: str
 
     @property
+    def is_known(self) -> bool:
+        """Whether the frame is a runtime's, and not only in a module that may contain one."""
+        return self.where != _UNKNOWN
+
+    @property
     def describe(self) -> str:
         """The text for Innocent."""
-        if self.where == _UNKNOWN:
+        if not self.is_known:
             return f"{self.place.name.symbol} {self.where}"
         return f"code that a runtime made: {self.place.name.symbol} {self.where}"
 
@@ -134,19 +141,15 @@ def runtime_neighbour(stack: StackRecord, place: FramePlace, facts: CheckFacts) 
 
     More frames in such memory may lie between the two.
     """
-    outline = _outline(stack, facts)
-    above = bisect.bisect(outline.backed, place.number)
-    outer = find_place(stack, outline.backed[above]) if above < len(outline.backed) else None
-    below = bisect.bisect_left(outline.backed, place.number) - 1
-    inner = find_place(stack, outline.backed[below]) if below >= 0 else None
+    inner, outer = neighbour_frames(stack, place, facts)
     inside = inner is not None and is_runtime(stack, inner, facts)
     certain = inside and not place.guessed
     if outer is not None and is_runtime(stack, outer, facts):
         if certain:
             return RuntimeNeighbour(outer, True, _ON_BOTH_SIDES)
-        interrupted = _was_interrupted(stack, place, outer, outline, facts)
+        interrupted = was_interrupted(stack, place, outer, facts)
         return RuntimeNeighbour(outer, interrupted, _INTERRUPTED if interrupted else _NEXT)
-    called_back = _beyond_windows(stack, place, facts)
+    called_back = beyond_windows(stack, place, facts)
     called_back = called_back if called_back and is_runtime(stack, called_back, facts) else None
     if inside and inner is not None:
         if certain and called_back is not None:
@@ -161,9 +164,7 @@ def runtime_neighbour(stack: StackRecord, place: FramePlace, facts: CheckFacts) 
     return RuntimeNeighbour(outer, False, _UNKNOWN) if outer and _may_contain(stack, outer, facts) else None
 
 
-def _was_interrupted(
-    stack: StackRecord, place: FramePlace, outer: FramePlace, outline: _Outline, facts: CheckFacts
-) -> bool:
+def was_interrupted(stack: StackRecord, place: FramePlace, outer: FramePlace, facts: CheckFacts) -> bool:
     """Returns whether a thread was interrupted in code that a runtime's function called.
 
     From that function on the walk must lead to where threads begin, through no other memory that no file
@@ -171,7 +172,7 @@ def _was_interrupted(
     registered. A scan may find a frame above such code, which has no unwind data, above functions whose frame
     register the code has changed, and where unwind data are not in the image.
     """
-    vad = facts.vad(stack.space, place.at)
+    outline, vad = _outline(stack, facts), facts.vad(stack.space, place.at)
     if not outline.interrupted or vad is None or place.number >= outline.first_image:
         return False
     if outline.last_guess > outer.number and not has_status(stack.status, *_SCANNED):
@@ -187,7 +188,7 @@ def _is_leaf(stack: StackRecord, place: FramePlace) -> bool:
     return walked[1].sp == walked[0].sp + stack.space.machine.pointer_size
 
 
-def _beyond_windows(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Optional[FramePlace]:
+def beyond_windows(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Optional[FramePlace]:
     """Returns the next outer frame that is neither in private memory nor in a DLL of Windows, or None."""
     beyond = facts.find_once_of_stack(_BEYOND, stack, functools.partial(_outside_windows, stack, facts))
     above = bisect.bisect(beyond, place.number)
@@ -210,9 +211,20 @@ def _outside_windows(stack: StackRecord, facts: CheckFacts) -> List[int]:
     ]
 
 
+def neighbour_frames(
+    stack: StackRecord, place: FramePlace, facts: CheckFacts
+) -> Tuple[Optional[FramePlace], Optional[FramePlace]]:
+    """Returns the next inner and the next outer frame that is not in private memory."""
+    backed = _outline(stack, facts).backed
+    above = bisect.bisect(backed, place.number)
+    below = bisect.bisect_left(backed, place.number) - 1
+    inner = find_place(stack, backed[below]) if below >= 0 else None
+    return inner, find_place(stack, backed[above]) if above < len(backed) else None
+
+
 def is_runtime(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:
     """Returns whether a frame is in the image of a runtime, or in an image into which a runtime is linked."""
-    if place.name.backing != IMAGE or has_status(place.name.status, *_NOT_ITS_FILE):
+    if place.name.backing != IMAGE or has_status(place.name.status, *NOT_ITS_FILE):
         return False
     return facts.find_once(
         __name__, stack.space, place.at, functools.partial(_of_module, stack, place, facts)
@@ -249,3 +261,15 @@ def _contains_runtime(known_module: KnownModule) -> bool:
     """Returns whether a runtime is linked into a module, by the names of its exports or of its functions."""
     labels = known_module.image.names.labels_with_prefix("")
     return any(label.startswith(_LINKED) or _OF_V8 in label for _, label in labels)
+
+
+def is_go(stack: StackRecord, facts: CheckFacts) -> bool:
+    """Returns whether a stack has a frame of a Go program: its section, or the base of its routines."""
+    for place in unbacked_frames(stack, IMAGE):
+        if place.frame.details.function == _GOEXIT:
+            return True
+        known_module = facts.namer(stack.space).module_at(place.at)
+        headers = None if known_module is None else known_module.image.headers
+        if headers is not None and any(section.name == _SYMTAB for section in headers.sections):
+            return True
+    return False

@@ -12,23 +12,9 @@ from typing import Optional
 
 from ...names.decode.unwindinfo import Bytes
 
-_HALF = 1 << 55
-"""The bit that decides the half of the address space, whatever code authenticates the pointer."""
-_LOW = (1 << 47) - 1
-_HIGH = (1 << 64) - 1 - _LOW
-
 _SP = 31
 _BL = 0x25
 """The upper bits of bl."""
-
-
-def strip(value: int) -> int:
-    """Returns a code address without the code that authenticates it: the identity on plain addresses.
-
-    Windows has halves of 47 bits and no tags (T0SZ = T1SZ = 17, TBI0 = TBI1 = 0 in the TCR_EL1 of a crash of
-    22000). So the code is in bits 63 to 56 and 54 to 47, and bit 55 decides the half.
-    """
-    return value | _HIGH if value & _HALF else value & _LOW
 
 
 def is_call(before: Bytes) -> bool:

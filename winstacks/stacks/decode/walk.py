@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import abc
 import struct
-from typing import Collection, Dict, Generic, List, Optional, Tuple, TypeVar, Union
+from typing import Collection, Dict, FrozenSet, Generic, List, Optional, Tuple, TypeVar, Union
 
 from ...columns.words import LEAF, TRAP, UNWIND
 from ...memory.decode.pagetable import PAGE_SIZE
@@ -29,7 +29,7 @@ from .frames import (
 )
 from .registers import MASK, Registers, Registers32
 from .registers_arm64 import RegistersArm64
-from .scan import Scan
+from .scan import MAX_CANDIDATES, Scan
 from .surroundings import UNKNOWN, Surroundings
 from .walkstep import WalkStep
 
@@ -70,6 +70,9 @@ class Walker(abc.ABC, Generic[R]):
 
     most_frames = MAX_FRAMES
     """Frames after which a walk ends."""
+
+    refused: FrozenSet[int] = frozenset()
+    """Addresses at which the processor refused to execute, as the input shows."""
 
     calls_push = False
     """Whether a call pushes its return address onto the stack."""
@@ -199,6 +202,8 @@ class Walker(abc.ABC, Generic[R]):
 
     def is_no_code(self, address: int) -> bool:
         """Returns whether it is known that no code lies at an address: a thread there was sent there."""
+        if address in self.refused:
+            return True
         image = self._find_image(address)
         if image is not None:
             return not image.executable(address)
@@ -206,19 +211,24 @@ class Walker(abc.ABC, Generic[R]):
             return not self._may_execute(address)
         return address < NO_MEMORY or self._surroundings.is_mapped(address) is False
 
-    def bad_caller(self, sp: int) -> Optional[int]:
-        """Returns the return address of the call that sent a thread to a place without code, None if no call
-        did.
+    def sent_nowhere(self, registers: R) -> Optional[WalkStep[R]]:
+        """Returns the step to the code whose call sent a thread to a place without code, None if no call did.
 
-        The call pushed the address last. It was indirect: the target of a direct call is part of the code.
+        The call pushed its return address last. It was indirect: the target of a direct call is part of the
+        code. If the image lacks that code the step is a guess, because a jump or a return may have led there.
         """
-        address = self.read_stack(sp)
-        if address is None or not self.is_return(address):
+        address = self.read_stack(registers.sp)
+        if address is None:
             return None
         image, size = self._find_image(address - 1), len(_DIRECT_CALL) + 4
+        if image is not None and self.is_absent(registers.sp, address):
+            return WalkStep(registers.returned(address), LEAF, doubt=StatusCode.CODE_UNREADABLE)
+        if not self.is_return(address):
+            return None
         read = self._read if image is None else image.read_rva
         code = read(address - (0 if image is None else image.base) - size, size)
-        return None if code is None or bytes(code[:1]) == _DIRECT_CALL else address
+        direct = code is None or bytes(code[:1]) == _DIRECT_CALL
+        return None if direct else WalkStep(registers.returned(address), LEAF)
 
     def is_behind_call(self, address: int) -> Optional[bool]:
         """Returns whether the code before an address is a call, whatever the unwind data says.
@@ -275,6 +285,7 @@ class _Walk(Generic[R]):
         self._scannable = MAX_SCANNED
         self._weighed: Optional[Scan[R]] = Scan(walker, stacks) if walker.weighs else None
         self._lost = False
+        self._absent: Dict[int, ReturnCandidate] = {}
 
     def run(self, registers: R, interrupted: bool) -> StackWalk:
         """Walks until something ends the walk."""
@@ -303,11 +314,8 @@ class _Walk(Generic[R]):
             try:
                 pushed = taken.interrupted and self._walker.calls_push
                 lost = pushed and self._walker.is_no_code(registers.ip)
-                caller = self._walker.bad_caller(registers.sp) if lost else None
-                if caller is None:
-                    taken = self._walker.step(registers, taken.interrupted)
-                else:
-                    taken = WalkStep(registers.returned(caller), LEAF)
+                sent = self._walker.sent_nowhere(registers) if lost else None
+                taken = sent or self._walker.step(registers, taken.interrupted)
             except UnwindError as error:
                 if error.code in _FINAL:
                     return self._end(error.code)
@@ -350,10 +358,14 @@ class _Walk(Generic[R]):
         return Frame(ip, sp, taken.how, not taken.interrupted, sure, registers, taken.trap)
 
     def _end(self, reason: Optional[StatusCode], border: Optional[UserTransition] = None) -> StackWalk:
-        candidates: Tuple[ReturnCandidate, ...] = ()
+        candidates = tuple(self._absent.values())
         if self._weighed is not None:
             candidates = self._weighed.candidates()
         return StackWalk(tuple(self._frames), reason, tuple(dict.fromkeys(self._gaps)), border, candidates)
+
+    def _may_be_caller(self, slot: int, value: int) -> bool:
+        """Returns whether a value that a scan passed over may be a return address into absent code."""
+        return self._walker.calls_push and self._walker.is_absent(slot, value)
 
     def _scan(self, sp: int, reason: StatusCode) -> Union[WalkStep[R], StatusCode]:
         """Scans up the stack for the next step; returns the reason if there is none."""
@@ -372,6 +384,8 @@ class _Walk(Generic[R]):
             step = self._walker.take_slot(slot, value)
             if step is not None:
                 return step
+            if len(self._absent) < MAX_CANDIDATES and self._may_be_caller(slot, value):
+                self._absent[slot] = ReturnCandidate(value, slot, True)
             slot += size
             self._scannable -= size
         return reason

@@ -21,6 +21,7 @@ from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import Structures
 from ...names.decode.functiontable_arm64 import FunctionTableArm64
 from ...names.decode.hybrid import X64
+from ...names.decode.pointers_arm64 import strip
 from ...names.decode.unwind_arm64 import (
     CONTEXT,
     END,
@@ -32,7 +33,6 @@ from ...names.decode.unwind_arm64 import (
 )
 from ...names.decode.unwindinfo import UnwindDataError
 from . import code_arm64
-from .code_arm64 import strip
 from .frames import (
     CodeImage,
     FindImage,

@@ -52,6 +52,7 @@ _PARTS: Dict[Machine, Tuple[Tuple[int, str], ...]] = {
 }
 """Registers in each part of a CONTEXT, by machine: (bit of ContextFlags, names of columns)."""
 
+_SELECTORS = frozenset(("SegCs", "SegSs", "SegDs", "SegEs", "SegFs", "SegGs"))
 _SELECTOR_MASK = 0xFFFF
 _EXCEPTION_LEVEL = 0xC
 """Bits of Cpsr: 0 in user mode."""
@@ -93,9 +94,14 @@ class ContextLayout:
         self._architecture = _ARCHITECTURE[machine]
         self._parts = tuple((part, tuple(names.split())) for part, names in _PARTS[machine])
         self.fields: Dict[str, Field] = {"ContextFlags": structure.field("ContextFlags")}
-        for _, names in self._parts:
+        self._readers = []
+        for part, names in self._parts:
+            members = []
             for name in names:
-                self.fields[name] = structure.field(name, "E" + name[1:], "ExtendedRegisters." + name)
+                paths = name, "E" + name[1:], "ExtendedRegisters." + name
+                self.fields[name] = structure.field(*paths)
+                members.append(next(path for path in paths if structure.has(path)))
+            self._readers.append((part, names, structure.reader(*members)))
 
     def decode(self, data: Buffer) -> Optional[CpuContext]:
         """Decodes a CONTEXT.
@@ -112,12 +118,12 @@ class ContextLayout:
         parts = flags & 0xFF
         if not flags & self._architecture or not parts or flags & ~(self._architecture | _KNOWN_FLAGS):
             return None
-        registers = {}
-        for part, names in self._parts:
+        registers: Dict[str, int] = {}
+        for part, names, read in self._readers:
             if parts & part:
-                for name in names:
-                    value = self.fields[name].value_in(data)
-                    registers[name] = value & _SELECTOR_MASK if name.startswith("Seg") else value
+                registers.update(zip(names, read(data, 0)))
+        for name in registers.keys() & _SELECTORS:
+            registers[name] &= _SELECTOR_MASK
         return CpuContext(flags, _is_user(registers), registers)
 
     def encode(self, registers: Mapping[str, int]) -> Tuple[bytes, Tuple[str, ...]]:
@@ -212,15 +218,17 @@ class ExceptionFrame(NamedTuple):
 
     Attributes:
         address: canonical address of the exception frame
-        registers: the nonvolatile registers, by x64 names
+        registers: the nonvolatile registers, by the names of columns
         validity: SAVED, or UNSURE if the frame may be older than the trap frame
-        exception_code: ExceptionCode of the record beside it
+        exception_code: ExceptionCode of the record beside it; None if none is known to lie there
+        note: why the registers are unsure; else empty
     """
 
     address: int
     registers: Mapping[str, int]
     validity: str
-    exception_code: int
+    exception_code: Optional[int]
+    note: str = ""
 
 
 class ExceptionFrames:
@@ -260,13 +268,13 @@ class ExceptionFrames:
         return self.position(trap_frame) - 8
 
     def find_frame(
-        self, trap_frame: int, rip: int, memory: Extents, dispatcher: str = ""
+        self, trap_frame: int, ip: int, memory: Extents, dispatcher: str = ""
     ) -> Optional[ExceptionFrame]:
         """Returns the exception frame below a trap frame if one was built for it.
 
         Args:
             trap_frame: address of the trap frame
-            rip: Rip of the trap frame
+            ip: Rip of the trap frame
             memory: memory of the stack around it
             dispatcher: name of the function that the return address just below the exception frame is in,
                 empty if unknown
@@ -283,9 +291,11 @@ class ExceptionFrames:
         code, flags, nested, faulting, count = self._unpack(record, 0)
         if not code or flags >= _MAX_FLAGS or nested or count > MAX_PARAMETERS:
             return None
-        if not rip or abs(faulting - rip) > _MAX_RIP_SHIFT:
+        if not ip or abs(faulting - ip) > _MAX_RIP_SHIFT:
             return None
         if dispatcher and not dispatcher.startswith(_DISPATCHER):
             return None
         registers = dict(zip(NONVOLATILE, self._registers(data, 0)))
-        return ExceptionFrame(address, registers, SAVED if dispatcher else UNSURE, code)
+        if dispatcher:
+            return ExceptionFrame(address, registers, SAVED, code)
+        return ExceptionFrame(address, registers, UNSURE, code, NOT_DISPATCHED)

@@ -47,6 +47,7 @@ _SERVICES = "what a service entry stores of it was not measured"
 class TrapFrameLayoutArm64(TrapFrameLayout):
     """Trap frames of ARM64."""
 
+    exception_type = "_KEXCEPTION_FRAME"
     only_names = {"Cpsr": "Spsr"}
     alignment = 16
 

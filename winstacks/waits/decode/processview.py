@@ -38,11 +38,13 @@ class ThreadView(NamedTuple):
         stacks: its stacks in this half, as address ranges
         teb: its TEB of this half as an address range, None if unknown
         ip, sp: where it stands in user mode, None if unknown
-        registers: its other registers there by x64 names, in the order in which they are asked; only the
-            non-volatile ones, which a system call keeps
+        registers: its other registers there by name (x86: by x64 names), in the order in which they are
+            asked; only the non-volatile ones, which a system call keeps
         arguments: the first arguments of its system call, None where they are unknown
         hints: what may be its first arguments, if the entry into the kernel saved volatile registers
         waits: whether the kernel says that it waits; None without a kernel
+        caller: the address behind the call of its system call's stub, if a register has it; None if the stack
+            does
     """
 
     tid: int
@@ -54,6 +56,7 @@ class ThreadView(NamedTuple):
     arguments: Tuple[Optional[int], ...] = ()
     hints: Tuple[int, ...] = ()
     waits: Optional[bool] = None
+    caller: Optional[int] = None
 
 
 class ProcessView:
@@ -141,7 +144,7 @@ class ProcessView:
         if not words or not self.in_ntdll(thread.ip):
             return Call(False, known, hints)
         if self.pointer_size != NARROW:
-            return Call(self.in_ntdll(words[0]), known, hints)
+            return Call(self.in_ntdll(words[0] if thread.caller is None else thread.caller), known, hints)
         # A stub that was called by KiFastSystemCall's way lies at the first address on the stack.
         by_stub = self.in_ntdll(words[0]) and len(words) > 1 and self._called_stub(words)
         place = 2 if by_stub else 1

@@ -102,6 +102,18 @@ class SectionReader:
         agree = members is not None and self._agree(members)
         return self._waited(address, members) if members is not None and agree else None
 
+    def held(self, address: int) -> Optional[WaitedSection]:
+        """Returns the section at an address for which threads wait and that a thread of the process holds.
+
+        Only the members that every implementation of ntdll has are asked: Wine keeps other values than
+        Windows in DebugInfo and LockSemaphore.
+        """
+        members = self._members(address)
+        if members is None or members.owning_thread not in self._view.by_tid:
+            return None
+        sound = 0 < members.recursion_count <= MAX_COUNT
+        return self._waited(address, members) if sound else None
+
     def _members(self, address: int) -> Optional[CriticalSection]:
         view, layout = self._view, self._layout
         data = None if address % view.pointer_size else view.read(address, layout.section_size)
@@ -187,6 +199,11 @@ class SectionWaits:
             hinted = self._with(thread, *call.hints[:2])
             found = hinted if _is_exact(hinted) else found
         return list({answer.address: answer for answer in reversed(found)}.values())[::-1]
+
+    def held(self, thread: ThreadView) -> List[WaitedSection]:
+        """Returns the sections on a thread's stack for which threads wait and that another thread holds."""
+        found = (self._reader.held(address) for _, address in self._candidates(thread))
+        return [each for each in found if each is not None and each.members.owning_thread != thread.tid]
 
     def _with(
         self, thread: ThreadView, handle: Optional[int] = None, key: Optional[int] = None

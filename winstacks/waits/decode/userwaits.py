@@ -18,7 +18,7 @@ from ...memory.decode.structure import Structures
 from .addresswaits import AddressBlock, AddressTable, AddressWaits, led_to
 from .answer import Answer
 from .processview import ProcessView, ThreadView
-from .sections import SectionReader, SectionWaits
+from .sections import SectionReader, SectionWaits, WaitedSection
 from .slimlocks import SlimLocks
 
 NO_TABLE = AddressTable({}, False, 0, False)
@@ -102,6 +102,10 @@ class UserWaits:
             known = words.BY_ARGUMENT if named else words.ON_STACK
             return [self._on_address(thread, each, known) for each in named or blocks[:1]]
         return self._sections.find(thread, call)
+
+    def held_on_stack(self, thread: ThreadView) -> List[WaitedSection]:
+        """Returns the sections on a thread's stack that another thread holds and for which threads wait."""
+        return self._sections.held(thread)
 
     def _on_address(self, thread: ThreadView, block: AddressBlock, known: str) -> Answer:
         address = block.address

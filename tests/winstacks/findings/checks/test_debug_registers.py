@@ -10,7 +10,7 @@ import pytest
 from volatility3.plugins.minidump import tracefindings
 
 from tests.forge import context
-from tests.support.findingimages import ALL, TID, FindingImage, found
+from tests.support.findingimages import ALL, TID, X64, FindingImage, found
 from tests.support.only import only
 from tests.support.processdumps import OpenedDump
 from tests.support.writtendumps import process_of, write_dump
@@ -70,6 +70,16 @@ def test_each_register_has_its_own_bits(number: int, whole_system: bool) -> None
     assert row["Address"] == address + number
     what = ("execution", "writes", "ports", "access")[kind]
     assert row["Evidence"].startswith(f"Dr{number} {address + number:#x} for {what}, Dr7 {control:#x}, ")
+
+
+@pytest.mark.parametrize("name", X64)
+def test_one_in_any_dll_of_windows(name: str) -> None:
+    """A breakpoint diverts any function, and not only those that a list names."""
+    forged = FindingImage(name)
+    address = forged.stacks.modules["kernelbase"].base + STUB
+    forged.breaks_at(address, ENABLED)
+    row = only(found(forged.image(), CHECK))
+    assert (row["Severity"], row["Address"]) == ("medium", address)
 
 
 @pytest.mark.parametrize("name", ALL)

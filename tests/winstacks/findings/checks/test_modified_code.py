@@ -12,6 +12,7 @@ import pytest
 
 from tests.forge import modulefile
 from tests.forge.paging import State
+from tests.forge.phys import PAGE
 from tests.forge.process import Process
 from tests.support.bare import MACHINES
 from tests.support.callstackimages import MAIN, STUB, WAIT_EX
@@ -243,16 +244,23 @@ def test_a_hook_and_other_changes(name: str) -> None:
 
 
 def family(
-    name: str, hooked: int, program: str = "stacks.exe", parent: str = "stacks.exe"
+    name: str, hooked: int, program: str = "stacks.exe", parent: str = "stacks.exe", lost: int = 0
 ) -> List[Dict[str, object]]:
-    """The findings of a program's child that has a thunk, as so many of its two siblings have."""
+    """The findings of a program's child that has a thunk, as so many of its two siblings have.
+
+    So many siblings, from the last one on, have lost the page.
+    """
     forged = changed(name, 0x1800, b"\xcc")
     forged.app.eprocess["InheritedFromUniqueProcessId"] = 900
     forged.beside(parent, 900)
     siblings = [forged.beside(program, 3000 + 4 * number, ppid=900) for number in range(2)]
     for number, process in enumerate([forged.app, *siblings[:hooked]]):
         hook(forged, near(forged) + 0x10000 * number, process)
-    return [row for row in found(forged.image(), CHECK) if row["PID"] == 1000]
+    image = forged.image()
+    page = (forged.stacks.modules["ntdll"].base + STUB.rva) & ~(PAGE - 1)
+    for process in siblings[2 - lost :]:
+        process.space.set_state(page, PAGE, State.MISSING)
+    return [row for row in found(image, CHECK) if row["PID"] == 1000]
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -261,6 +269,12 @@ def test_a_thunk_that_every_child_of_a_program_has_is_low(name: str) -> None:
     row = only(family(name, 2))
     assert row["Severity"] == "low"
     assert str(row["Innocent"]).endswith("<private>; so does every child of stacks.exe")
+
+
+@pytest.mark.parametrize(("hooked", "lost", "severity"), [(1, 1, "low"), (0, 1, "high"), (0, 2, "high")])
+def test_children_whose_page_is_not_in_the_image_say_nothing(hooked: int, lost: int, severity: str) -> None:
+    """The others decide, and without any other nothing explains the thunk."""
+    assert only(family("win10-x64", hooked, lost=lost))["Severity"] == severity
 
 
 @pytest.mark.parametrize(

@@ -308,7 +308,7 @@ def _with_half_an_element(forged: FindingImage) -> None:
 def test_function_tables_that_are_not_in_the_image(
     name: str, change: Callable[[FindingImage], None], lacks: str
 ) -> None:
-    """What is missing may explain it: low, and a row says what is missing of which process."""
+    """What is missing is neither innocent nor guilty: Confidence is lower, and a row says what is missing."""
     forged = FindingImage(name)
     forged.private()
     forged.interrupted_at(PRIVATE + 0x20)
@@ -316,9 +316,10 @@ def test_function_tables_that_are_not_in_the_image(
     change(forged)
     for check in (UNBACKED, HISTORY):
         row, gap = rows_of(2, answered(forged.image(), check=[check]))
-        assert row["Severity"] == "low"
+        assert (row["Severity"], row["Confidence"]) == ("high", "likely")
+        assert row["Innocent"].startswith("nothing known in this process, but its list of function tables")
         assert gap["Status"] == "not checked"
-        reason = "private code is low, because function tables of the process are not in the image"
+        reason = "private code is less sure, because function tables of the process are not in the image"
         assert gap["Evidence"].startswith(f"{reason}: PID 1000, {lacks}")
 
 

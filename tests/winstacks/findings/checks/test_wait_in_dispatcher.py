@@ -10,6 +10,7 @@ import pytest
 
 from tests.forge.code import Routine, module_options, system_call_stub
 from tests.forge.dump import Image
+from tests.support import waitobjects
 from tests.support.callstackimages import BEHIND_SYSCALL, MAIN, NUMBER, StackImage
 from tests.support.clean.host64 import Host64
 from tests.support.clean.host86 import Host86, Program86
@@ -63,6 +64,7 @@ class Waiting(StackImage):
         else:
             self.called = (("pool", POOL, 0, "unwind"), *between, wait)
             thread = self.waiting(TID)
+        self.waiter = thread
         place = thread.kthread["TrapFrame"] + self.kernel.isf.offset("_KTRAP_FRAME", "Rip")
         self.kernel.space.write_int(place, self.modules["pool"].base + STUB.rva + BEHIND_SYSCALL, 8)
 
@@ -87,6 +89,18 @@ def test_a_wait_that_a_dispatcher_called(name: str, dispatcher: str) -> None:
     message = f"ntdll!NtWaitForSingleObject+0x14 called by ntdll!{dispatcher}+0x20; VAD"
     assert row["Evidence"].startswith(message)
     assert row["Technique"] == "T1497.003, T1055.004"
+
+
+@pytest.mark.parametrize("name", X64)
+def test_what_the_thread_waits_for_is_named(name: str) -> None:
+    """By its wait block, as windows.waits says it; without one the evidence has only the call."""
+    forged = Waiting(name)
+    objects = waitobjects.Waiting(name, kernel=forged.kernel)
+    event = objects.event()
+    objects.wait(forged.waiter, event)
+    row = only(found(forged.image(), CHECK))
+    assert row["Evidence"].endswith(f"; WaitsFor event {event.address:#x}")
+    assert "WaitsFor" not in only(found(Waiting(name).image(), CHECK))["Evidence"]
 
 
 @pytest.mark.parametrize("name", X64)

@@ -22,8 +22,9 @@ def summary(bits: bytes, header_size: int = 3 * PAGE, count: int = -1, kind: byt
     return struct.pack("<4s4s24xQQQ", kind, b"DUMP", header_size, 0, size) + bits
 
 
-def dump(bits: bytes, pages: int) -> bytes:
-    return (bytes(2 * PAGE) + summary(bits)).ljust(3 * PAGE, b"\0") + bytes(pages * PAGE)
+def dump(bits: bytes, pages: int, first: int = 3, kind: bytes = b"SDMP") -> bytes:
+    start = bytes(2 * PAGE) + summary(bits, first * PAGE, kind=kind)
+    return start.ljust(first * PAGE, b"\0") + bytes(pages * PAGE)
 
 
 def read(data: bytes, start: int = 2 * PAGE) -> Bitmap:
@@ -39,11 +40,17 @@ def places(found: Bitmap) -> Dict[int, int]:
     }
 
 
-@given(st.sets(st.integers(0, 299), min_size=1))
-def test_every_bit_is_a_page(numbers: Set[int]) -> None:
-    bits = sum(1 << number for number in numbers).to_bytes(38, "little")
-    found = read(dump(bits, len(numbers)))
-    assert places(found) == {number: (3 + place) * PAGE for place, number in enumerate(sorted(numbers))}
+@given(
+    st.sets(st.integers(0, 299), min_size=1),
+    st.integers(38, 600),
+    st.integers(3, 6),
+    st.sampled_from([b"SDMP", b"FDMP"]),
+)
+def test_every_bit_is_a_page(numbers: Set[int], size: int, first: int, kind: bytes) -> None:
+    """In each layout that the structure allows: no real file is known."""
+    bits = sum(1 << number for number in numbers).to_bytes(size, "little")
+    found = read(dump(bits, len(numbers), first, kind))
+    assert places(found) == {number: (first + place) * PAGE for place, number in enumerate(sorted(numbers))}
     assert found.lost == 0
     assert all(a.address + a.length < b.address for a, b in zip(found.runs, found.runs[1:]))
 

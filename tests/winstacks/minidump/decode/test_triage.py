@@ -38,7 +38,7 @@ GENERATIONS: Dict[str, Dict[str, Any]] = {
     "11-x64": {"wide": True, "build": 22621, "entry": 0xC0},
     "11-arm64": {"wide": True, "build": 22000, "machine": 0xAA64},
     **{f"drawn-{seed}-x64": {"wide": True, "build": 19045, "seed": seed} for seed in range(6)},
-    **{f"drawn-{seed}-x86": {"wide": False, "build": 10240, "seed": seed} for seed in range(3)},
+    **{f"drawn-{seed}-x86": {"wide": False, "build": 10240, "seed": seed} for seed in range(9)},
 }
 
 
@@ -91,6 +91,16 @@ def test_header(name: str) -> None:
     assert (header.MachineImageType, header.ProductType) == (machine_of(name), 1)
     assert (header.Comment, header.RequiredDumpSpace) == ("", read.size if wide else None)
     assert not read.status
+
+
+def test_the_seeds_draw_every_layout_of_x86() -> None:
+    """No real file of x86 is known: all forms of the last members, both of the entries, both of CONTEXT."""
+    drawn = [writer(name) for name in GENERATIONS if name.startswith("drawn") and name.endswith("x86")]
+    for made in drawn:
+        made.file()
+    assert {made.tail_form for made in drawn} == {*smalldump.TAILS_OF_X86}
+    assert {made.first for made in drawn} == {4, 8}
+    assert {made.members["ContextOffset"] < 0x1000 for made in drawn} == {False, True}
 
 
 @pytest.mark.parametrize("name", GENERATIONS)

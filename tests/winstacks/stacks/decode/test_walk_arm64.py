@@ -18,9 +18,9 @@ from tests.support.armtruth import reader
 from tests.support.deep import rounds
 from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.memory.decode.structure import Structures
+from winstacks.names.decode import pointers_arm64
 from winstacks.names.decode.functiontable_arm64 import FunctionTableArm64
 from winstacks.names.decode.hybrid import ARM64EC, X64, CodeMap
-from winstacks.stacks.decode import code_arm64
 from winstacks.stacks.decode.frames import MAX_FRAMES, CodeImage, StackWalk
 from winstacks.stacks.decode.registers_arm64 import RegistersArm64
 from winstacks.stacks.decode.walk_arm64 import WalkerArm64
@@ -115,8 +115,8 @@ def test_signed_return_addresses_are_stripped() -> None:
     assert shown(walk) == [(program.at(1), "unwind", True), (program.at(2), "unwind", True)]
     assert walk.end is None
     high = (1 << 64) - (1 << 47)
-    assert code_arm64.strip(0x7FF612345678 ^ SIGNED) == 0x7FF612345678
-    assert code_arm64.strip((high + 0x12345678) & ~SIGNED) == high + 0x12345678
+    assert pointers_arm64.strip(0x7FF612345678 ^ SIGNED) == 0x7FF612345678
+    assert pointers_arm64.strip((high + 0x12345678) & ~SIGNED) == high + 0x12345678
 
 
 def test_a_call_may_be_the_last_instruction_of_a_function() -> None:

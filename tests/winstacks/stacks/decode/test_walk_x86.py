@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Any, Collection, Dict, List, Optional, Tuple
+from typing import Any, Collection, Dict, FrozenSet, List, Optional, Tuple
 
 import pytest
 from hypothesis import given, settings
@@ -43,6 +43,7 @@ class Program:
         self.data: List[int] = []
         self.dispatcher = ""
         self.windows = self.changed = self.absent = False
+        self.refused: FrozenSet[int] = frozenset()
         for number in range(16):
             begin = 0x1000 + 0x100 * number
             self.memory[begin - 2 : begin + 3] = b"\xcc\xcc\x55\x8b\xec"
@@ -103,6 +104,7 @@ class Program:
             find_dispatcher=self.find_dispatcher,
             own_copy=lambda _: self.changed,
         )
+        walker.refused = self.refused
         return walker.walk(registers, interrupted, stacks)
 
 
@@ -383,3 +385,35 @@ def test_a_call_of_data_returns_to_the_caller_on_the_stack() -> None:
     program.data = [address // 0x1000 for address in range(LOW, HIGH, 0x1000)]
     walk = program.walk(Registers32(SP + 0x100, SP, None), interrupted=True)
     assert [(address, how) for address, how, _ in frames_of(walk)][1] == (at(2), "leaf")
+
+
+@pytest.mark.parametrize("caller", [at(2), BASE + 0x3080, 0x55550000])
+def test_a_call_of_data_by_code_that_is_absent(caller: int) -> None:
+    """[Esp] is taken as a guess if it leads to code of a module: not into its data, and not to nowhere."""
+    program = Program().put(SP, caller)
+    program.absent = True
+    program.data = [address // 0x1000 for address in range(LOW, HIGH, 0x1000)]
+    walk = program.walk(Registers32(SP + 0x100, SP, None), interrupted=True)
+    assert frames_of(walk)[1:] == [(caller, "leaf", False)] * (caller == at(2))
+    assert (StatusCode.CODE_UNREADABLE in walk.gaps) == (caller == at(2))
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_place_that_the_processor_refused_to_execute_is_no_code(refused: bool) -> None:
+    """Nothing else shows it: the module's code is absent, and the place lies among it."""
+    program = Program().put(SP, at(2))
+    program.absent, ip = True, BASE + 0x1480
+    program.refused = frozenset([ip] if refused else [])
+    walk = program.walk(Registers32(ip, SP, None), interrupted=True)
+    assert ((at(2), "leaf", False) in frames_of(walk)) == refused
+
+
+def test_values_that_lead_to_absent_code_are_candidates() -> None:
+    """The chain of frame pointers is broken: no frame is made up, and what may be a caller is counted."""
+    program = Program().put(SP, at(2), 0x1234, BASE + 0x3080, SP, at(5))
+    program.absent = True
+    walk = program.walk(Registers32(BASE + 0x1480, SP, 1), interrupted=True)
+    assert len(walk.frames) == 1
+    assert walk.candidates == ((at(2), SP, True), (at(5), SP + 16, True))
+    program.absent = False
+    assert program.walk(Registers32(BASE + 0x1480, SP, 1), interrupted=True).candidates == ()

@@ -1,0 +1,105 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The flat table of waits says what windows.waits says, and leads to the stacks of windows.traces."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any, Dict, List
+
+import pytest
+from volatility3.plugins.minidump import tracewaits as dump_waits
+from volatility3.plugins.minidump import waits as dump_chains
+from volatility3.plugins.windows import traces, tracewaits, waits
+
+from tests.forge import context, sample
+from tests.support import deadlockimages, grid, waitimages, waitobjects, waitrows
+from tests.support.only import only
+from tests.support.processdumps import OpenedDump, dump_of
+
+SAME = (
+    *("PID", "Process", "TID", "Arch", "WaitsFor", "WaitName", "WaitMode", "Since", "Known", "Ownership"),
+    *("OwnerPID", "OwnerProcess", "OwnerTID", "ChainEnd", "Symbol", "Evidence", "Status"),
+)
+
+Row = Dict[str, Any]
+
+
+def table(opened: Any, plugin: Any = tracewaits.TraceWaits, **options: Any) -> List[Row]:
+    return [node.row for node in grid.run(opened, plugin, **options)]
+
+
+def chains(opened: Any, plugin: Any = waits.WaitChains) -> List[Row]:
+    """The rows of windows.waits; each thing for which a thread waits has the thread's end and caller."""
+    found = []
+    for node in grid.run(opened, plugin, fold=True):
+        of_thread = {name: node.row[name] for name in ("ChainEnd", "Symbol")}
+        found += [{**row, **of_thread} for row in (node.row, *node.children)]
+    return found
+
+
+def compare(opened: Any, of_table: Any = tracewaits.TraceWaits, of_chains: Any = waits.WaitChains) -> None:
+    rows, expected = table(opened, of_table), chains(opened, of_chains)
+    assert rows
+    assert [{name: row[name] for name in SAME} for row in rows] == [
+        {name: row[name] for name in SAME} for row in expected
+    ]
+    addresses = [row["WaitAddress"] for row in expected]
+    assert [row["WaitAddress"] for row in rows] == [None if at is None else f"{at:#x}" for at in addresses]
+
+
+def test_the_sample(tmp_path: pathlib.Path) -> None:
+    opened = context.open_image(sample.build().image(), tmp_path)
+    compare(opened)
+    rows = table(opened)
+    stacks = {node.row["TraceId"]: node.row for node in grid.run(opened, traces.StackTraces)}
+    deadlock = only(row for row in rows if row["WaitsFor"] == "deadlock")
+    assert (deadlock["TID"], deadlock["TraceId"], deadlock["Deadlock"]) == (None, None, 1)
+    for row in rows:
+        if row is not deadlock:
+            stack = stacks[row["TraceId"]]
+            assert (stack["PID"], stack["TID"], stack["Arch"]) == (row["PID"], row["TID"], row["Arch"])
+            assert row["Symbol"].partition(" ")[0] in stack["Stack"]
+    assert {row["TID"]: row["Deadlock"] for row in rows if row["TID"]} == {
+        **dict.fromkeys((4316, 4320, 5124)),
+        **dict.fromkeys((6204, 6208), 1),
+    }
+
+
+def test_a_thread_is_shown_with_the_chain_through_threads_that_are_left_out(tmp_path: pathlib.Path) -> None:
+    opened = context.open_image(sample.build().image(), tmp_path)
+    whole = [row for row in table(opened) if row["TID"] in (None, 6204)]
+    assert table(opened, tid=[6204]) == whole
+    assert len(whole) == 2
+
+
+@pytest.mark.parametrize("name", ["xp-x86", "win7-x64", "win10-x64", "win11-x64"])
+def test_several_objects_are_several_rows(name: str, tmp_path: pathlib.Path) -> None:
+    forged = waitobjects.Waiting(name)
+    thread, owner = forged.thread(), forged.thread()
+    forged.wait(thread, forged.event(), forged.mutant(owner))
+    opened = context.open_image(forged.kernel.image(), tmp_path)
+    compare(opened)
+    found = [row for row in table(opened) if row["TID"] == thread.tid]
+    assert [(row["WaitsFor"], row["WaitMode"]) for row in found] == [("event", "any"), ("mutant", "any")]
+    assert len({row["TraceId"] for row in found}) == 1
+
+
+def test_a_deadlock_of_three(tmp_path: pathlib.Path) -> None:
+    opened = context.open_image(deadlockimages.build(deadlockimages.Scenario()).image, tmp_path)
+    compare(opened)
+
+
+@pytest.mark.parametrize("pid", [4312, 6200])
+def test_a_dump(pid: int, tmp_path: pathlib.Path) -> None:
+    opened = context.open_image(sample.build().image(), tmp_path)
+    path = tmp_path / "process.dmp"
+    path.write_bytes(dump_of(opened, pid))
+    compare(OpenedDump(path), dump_waits.TraceWaits, dump_chains.WaitChains)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("label", waitrows.LABELS)
+def test_what_ntdll_wrote(label: str, tmp_path: pathlib.Path) -> None:
+    for snapshot in waitrows.some(label, 0)[:3]:
+        compare(context.open_image(waitimages.image_of(snapshot), tmp_path))

@@ -1,0 +1,107 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Code of no file by the modules that are next to it on the stack, and by lost pages on the way to it."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+import pytest
+
+from tests.forge.paging import State
+from tests.forge.phys import PAGE
+from tests.machines import unnamed
+from tests.support.clean.host64 import Host64, Private, Program
+from tests.support.findingimages import found
+from tests.support.only import only
+
+KERNEL = "win10-x64"
+CHECK = "unbacked"
+FOLDER = "C:\\Program Files\\Vendor"
+TEMP = "C:\\Users\\ann\\AppData\\Local\\Temp"
+WAIT_EX = "kernelbase!WaitForSingleObjectEx"
+
+
+def program_of(folder: str = FOLDER, ranges: int = 8) -> Program:
+    """A program of a vendor with a DLL and memory with code, in which no thread is yet."""
+    program = Host64(KERNEL).program("app.exe", functions="main Work", folder=FOLDER)
+    program.load("engine.dll", "Run Compiled Wait", path=f"{folder}\\engine.dll")
+    for _ in range(ranges):
+        program.jitted()
+    return program
+
+
+def code_in(program: Program) -> Private:
+    """The last memory with code."""
+    return Private(
+        next(vad.start for vad in reversed(program.process.vads) if not vad.image and vad.protection & 2)
+    )
+
+
+def row_of(program: Program) -> Dict[str, Any]:
+    """The one row of the check."""
+    return only(found(program.host.kernel.image(), CHECK))
+
+
+@pytest.mark.parametrize(
+    ("folder", "ranges", "severity"), [(FOLDER, 8, "low"), (FOLDER, 1, "medium"), (TEMP, 8, "medium")]
+)
+def test_a_module_on_both_sides(folder: str, ranges: int, severity: str) -> None:
+    """A compiler of the program; little code; a DLL that lies where nothing else does."""
+    program = program_of(folder, ranges)
+    program.waits("main", "engine!Run", code_in(program), "engine!Wait", WAIT_EX)
+    row = row_of(program)
+    assert row["Severity"] == severity
+    assert row["Innocent"] == "code that a module made: engine!Run+0x20 is on both sides of it on the stack"
+
+
+@pytest.mark.parametrize(("ranges", "severity"), [(8, "low"), (1, "medium")])
+def test_interrupted_below_a_module(ranges: int, severity: str) -> None:
+    program = program_of(ranges=ranges)
+    program.interrupted("main", "engine!Run", code_in(program))
+    assert row_of(program)["Severity"] == severity
+
+
+def test_code_that_calls_windows_is_not_explained() -> None:
+    program = program_of()
+    program.waits("main", "engine!Run", code_in(program), WAIT_EX)
+    assert row_of(program)["Severity"] == "high"
+
+
+def test_code_that_windows_called_is_not_explained() -> None:
+    program = program_of()
+    program.waits(code_in(program), "engine!Wait", WAIT_EX)
+    assert row_of(program)["Severity"] == "high"
+
+
+def test_a_module_that_was_changed_explains_nothing() -> None:
+    """Its function is not that of the file any more."""
+    program = program_of()
+    program.process.space.write(program.at("engine!Run"), b"\x48\x31\xc0\x90")
+    program.waits("main", "engine!Run", code_in(program), "engine!Wait", WAIT_EX)
+    assert row_of(program)["Severity"] == "high"
+
+
+@pytest.mark.parametrize(
+    "situation", [unnamed.emulator, unnamed.graphics_driver], ids=lambda item: item.__name__
+)
+def test_programs_that_no_list_names(situation: Any) -> None:
+    host = Host64(KERNEL)
+    situation(host)
+    rows = found(host.kernel.image(), CHECK)
+    assert {row["Severity"] for row in rows} == {"low"}
+
+
+@pytest.mark.parametrize(("lost", "severity"), [(False, "high"), (True, "medium")])
+def test_unwind_data_that_is_not_in_the_image_lowers_confidence(lost: bool, severity: str) -> None:
+    """Private code that Windows called, and the table of the function that returns there is lost."""
+    program = program_of(ranges=1)
+    program.waits("main", code_in(program), WAIT_EX)
+    image = program.host.kernel.image()
+    if lost:
+        module = program.modules["kernelbase"][0]
+        assert module.section is not None
+        program.process.space.set_state(module.base, PAGE, State.MISSING)
+        module.section.set_state(0, PAGE, State.MISSING)
+    row = only(found(image, CHECK))
+    assert (row["Severity"], row["Confidence"]) == (severity, "possible" if lost else "likely")

@@ -1,0 +1,27 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The work of `windows.tracewaits`."""
+
+from functools import cached_property
+from typing import Iterator
+
+from ..columns.words import THREAD_KINDS
+from ..rows.flat import FlatCells, WaitCommand
+from ..rows.grid import Row
+from ..stacklist.stack import StackFilter
+
+
+class TraceWaits(WaitCommand):
+    """The work of `windows.tracewaits`."""
+
+    table = "tracewaits"
+    things = "waits"
+    nothing = "No thread of the selected processes waits, as far as the input tells"
+
+    @cached_property
+    def stacks_wanted(self) -> StackFilter:
+        return StackFilter(THREAD_KINDS, self.pids, tuple(self.config.get("tid") or ()))
+
+    def finish(self) -> Iterator[Row]:
+        cells = FlatCells(self.table)
+        yield from map(cells.row, map(self.tables.wait, self.waits()))

@@ -1,0 +1,139 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The modules next to code that no file backs: a rule for generators of code that no list names.
+
+Most programs that generate code have one module that generates it, calls it and is called by it (CPython's
+and PHP's compilers, QEMU's, JavaScriptCore, sljit, drivers of graphics cards, oneDNN, Numba). A list of
+such modules cannot be complete. So the stack decides: an unmodified module outside Windows' folders is on
+both sides of the code, or it called the code, which was interrupted on a whole stack. Injected code is
+called by Windows (a thread's start, an APC, a callback), and calls Windows.
+
+An implant can bring such a module along. It explains the code only if the process has as much generated
+code as compilers make, and if the module belongs to the program: it is the program, lies in its folder,
+comes from a driver's package, or has neighbours from its folder in this process.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple, Optional
+
+from ...columns.words import IMAGE
+from ...memory.decode.status import has_status
+from ...memory.image import AddressSpace
+from ...process.regions import is_beneath
+from ...process.vads import regions
+from ...stacklist.stack import StackRecord
+from ..facts import CheckFacts
+from ..finding import FramePlace
+from .functions import function_at
+from .runtimes import NOT_ITS_FILE, beyond_windows, neighbour_frames, was_interrupted
+
+_DRIVERS = ("\\windows\\system32\\driverstore\\",)
+"""The folder of Windows with packages of drivers, which are not Windows' own."""
+_PROGRAM = ".exe"
+_MANY = 4
+"""Number of executable ranges that are no image, of a process with a compiler: an implant has one to three,
+and the relays of a hooking product are one."""
+_LARGE = 1 << 20
+"""Bytes of one such range that count as many: engines reserve one range for all of their code."""
+_BOTH, _INTERRUPTED = (
+    "is on both sides of it on the stack",
+    ("called it, and was called from where threads begin; the thread was interrupted there"),
+)
+
+
+class Neighbour(NamedTuple):
+    """The module next to code that no file backs.
+
+    Attributes:
+        belongs: whether the process has much generated code, and the module belongs to the program
+        describe: the text for Innocent
+    """
+
+    belongs: bool
+    describe: str
+
+
+def vendor_neighbour(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Optional[Neighbour]:
+    """Returns the module outside Windows' folders that is next to code of no file; None if there is none.
+
+    Args:
+        stack: the stack
+        place: the frame in that code
+        facts: facts of the image
+    """
+    inner, outer = neighbour_frames(stack, place, facts)
+    if inner is not None:
+        if not is_vendor(stack, inner, facts):
+            return None
+        outer = outer if outer and is_vendor(stack, outer, facts) else beyond_windows(stack, place, facts)
+        where = _BOTH
+    else:
+        where = _INTERRUPTED
+    if outer is None or not is_vendor(stack, outer, facts):
+        return None
+    if inner is None and not was_interrupted(stack, place, outer, facts):
+        return None
+    frames = [outer] if inner is None else [outer, inner]
+    much = _has_much_code(stack.space, facts)
+    belongs = much and all(_belongs(stack.space, each, facts) for each in frames)
+    return Neighbour(belongs, f"code that a module made: {outer.name.symbol} {where}")
+
+
+def is_vendor(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:
+    """Returns whether a frame is in an unmodified module outside Windows' folders, or in a driver's."""
+    if place.name.backing != IMAGE or has_status(place.name.status, *NOT_ITS_FILE):
+        return False
+    made = functools.partial(_is_unmodified_vendor, stack.space, place, facts)
+    return facts.find_once(__name__, stack.space, place.at, made)
+
+
+def _is_unmodified_vendor(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> bool:
+    path = _path(space, place.at, facts)
+    if not path or (facts.of_windows(space, place.at) and not is_beneath(path, _DRIVERS)):
+        return False
+    _, ranges = function_at(space, place, facts)
+    comparison = facts.copies.compare_ranges(space, ranges)
+    return not comparison.ranges and not comparison.split and not comparison.reason
+
+
+def _path(space: AddressSpace, at: int, facts: CheckFacts) -> str:
+    """Returns the path of the file mapped at an address, in lower case; "" if it has none or it is lost."""
+    vad = facts.vad(space, at)
+    if vad is None or not vad.image:
+        return ""
+    return (facts.image.service(regions).file_name(vad.control_area) or "").lower()
+
+
+def _has_much_code(space: AddressSpace, facts: CheckFacts) -> bool:
+    """Returns whether a process has as much executable memory outside images as compilers make."""
+    process = facts.namer(space).process
+    found = [vad for vad in (() if process is None else process.vads) if not vad.image and vad.executable]
+    return len(found) >= _MANY or any(vad.end - vad.start >= _LARGE for vad in found)
+
+
+def _belongs(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> bool:
+    """Returns whether a module belongs to the program of its process, and is not a single dropped file."""
+    path = _path(space, place.at, facts)
+    if path.endswith(_PROGRAM) or is_beneath(path, _DRIVERS):
+        return True
+    folder = _folder(path)
+    process = facts.namer(space).process
+    service = facts.image.service(regions)
+    for vad in () if process is None else process.vads:
+        if not vad.image:
+            continue
+        other = (service.file_name(vad.control_area) or "").lower()
+        if other == path or not other:
+            continue
+        theirs = _folder(other)
+        # A DLL of the program's folder, or of one beneath it; or another module from the folder of the DLL.
+        if (other.endswith(_PROGRAM) and folder.startswith(theirs)) or theirs.startswith(folder):
+            return True
+    return False
+
+
+def _folder(path: str) -> str:
+    """Returns the folder of a file, with the backslash at its end."""
+    return path[: path.rfind("\\") + 1]
