@@ -141,6 +141,7 @@ class CheckFacts:
         self._entries: Tuple[object, Dict[int, str]] = (None, {})
         self._left_out: Dict[str, Dict[str, Dict[str, None]]] = {}
         self._kept: Dict[str, Tuple[str, Dict[int, Any]]] = {}
+        self._of_stack: Tuple[object, Dict[str, Any]] = (None, {})
         self._waits: Memo[AddressSpace, Dict[int, ThreadWait]] = Memo(self._waiting, _PROCESSES)
 
     @property
@@ -344,6 +345,24 @@ class CheckFacts:
         if address not in cached[1]:
             cached[1][address] = make()
         result: Made = cached[1][address]
+        return result
+
+    def find_once_of_stack(self, name: str, stack: object, make: Callable[[], Made]) -> Made:
+        """Returns a result about a whole stack, cached until another stack follows.
+
+        Many frames of a stack may need the same result, and a stack may have `MAX_FRAMES` of them.
+
+        Args:
+            name: name of the result
+            stack: the stack
+            make: finds the result
+        """
+        if self._of_stack[0] is not stack:
+            self._of_stack = stack, {}
+        cached = self._of_stack[1]
+        if name not in cached:
+            cached[name] = make()
+        result: Made = cached[name]
         return result
 
     def leave_out(self, check: str, reason: str, what: str) -> None:

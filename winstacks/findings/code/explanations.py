@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Iterator, Optional, Tuple
 
 from ...columns.words import HIGH, IMAGE, LOW, MEDIUM
@@ -82,6 +83,11 @@ def _is_alone(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:
     table = facts.code_range(stack.acting or stack.space, place.at)
     if table is None or table.list or place.guessed or not ends_in_ground(stack):
         return False
+    return facts.find_once_of_stack(_ALONE, stack, functools.partial(_has_only_windows, stack, facts))
+
+
+def _has_only_windows(stack: StackRecord, facts: CheckFacts) -> bool:
+    """Returns whether each image with a frame on a stack is Windows', and no runtime."""
     return all(
         facts.of_windows(stack.space, frame.at) and not is_runtime(stack, frame, facts)
         for frame in unbacked_frames(stack, IMAGE)

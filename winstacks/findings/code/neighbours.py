@@ -63,8 +63,7 @@ def vendor_neighbour(stack: StackRecord, place: FramePlace, facts: CheckFacts) -
         place: the frame in that code
         facts: facts of the image
     """
-    inner = next(neighbour_frames(stack, range(place.number - 1, -1, -1)), None)
-    outer = next(neighbour_frames(stack, range(place.number + 1, len(stack.frames))), None)
+    inner, outer = neighbour_frames(stack, place, facts)
     if inner is not None:
         if not is_vendor(stack, inner, facts):
             return None

@@ -16,15 +16,15 @@ was interrupted before it called anything, and a runtime is further out.
 
 from __future__ import annotations
 
+import bisect
 import functools
-from typing import Iterator, NamedTuple, Optional
+from typing import FrozenSet, List, NamedTuple, Optional, Tuple
 
 from ...columns.words import IMAGE, PRIVATE, SCAN, TRAP, UNMAPPED
 from ...memory.decode.status import has_status
 from ...memory.decode.statuscodes import words_that
 from ...memory.decode.statusmeanings import Means
 from ...names.symbolizer import KnownModule
-from ...process.regions import Region
 from ...stacklist.stack import StackRecord
 from ..facts import PROGRAMS, CheckFacts, runtime_named
 from ..finding import FramePlace, find_place, unbacked_frames
@@ -89,13 +89,55 @@ class RuntimeNeighbour(NamedTuple):
         return f"code that a runtime made: {self.place.name.symbol} {self.where}"
 
 
+class _Outline(NamedTuple):
+    """A stack, as far as the explanation of each of its frames in memory without a file needs it.
+
+    Attributes:
+        backed: numbers of the frames that are not in private memory, ascending
+        interrupted: whether the thread was interrupted in the innermost frame, and the walk led to a function
+            where threads begin
+        first_image: number of the innermost frame in an image
+        last_guess: number of the outermost frame that a scan found above a frame in an image, -1 if none
+        regions: starts of the regions that hold frames in no image, outside the code that runtimes
+            registered; None for a frame in no region
+    """
+
+    backed: List[int]
+    interrupted: bool
+    first_image: int
+    last_guess: int
+    regions: FrozenSet[Optional[int]]
+
+
+def _outline(stack: StackRecord, facts: CheckFacts) -> _Outline:
+    return facts.find_once_of_stack(_Outline.__name__, stack, functools.partial(_outline_of, stack, facts))
+
+
+def _outline_of(stack: StackRecord, facts: CheckFacts) -> _Outline:
+    places = list(unbacked_frames(stack))
+    images = [place.name.backing == IMAGE for place in places]
+    interrupted = len(places) == len(stack.frames) and places[0].how == TRAP and ends_in_ground(stack)
+    guesses = (above.number for above, below in zip(places[1:], images) if below and above.how == SCAN)
+    regions = set()
+    for place, image in zip(places, images):
+        if not image and facts.code_range(stack.space, place.at) is None:
+            vad = facts.vad(stack.space, place.at)
+            regions.add(None if vad is None else vad.start)
+    return _Outline(
+        [place.number for place in places if place.name.backing not in (PRIVATE, UNMAPPED)],
+        interrupted,
+        images.index(True) if True in images else len(images),
+        max(guesses, default=-1),
+        frozenset(regions),
+    )
+
+
 def runtime_neighbour(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Optional[RuntimeNeighbour]:
     """Returns the runtime frame that called code without a file, or was called by it; None if there is none.
 
     More frames in such memory may lie between the two.
     """
-    inner = next(neighbour_frames(stack, range(place.number - 1, -1, -1)), None)
-    outer = next(neighbour_frames(stack, range(place.number + 1, len(stack.frames))), None)
+    inner, outer = neighbour_frames(stack, place, facts)
     inside = inner is not None and is_runtime(stack, inner, facts)
     certain = inside and not place.guessed
     if outer is not None and is_runtime(stack, outer, facts):
@@ -122,35 +164,16 @@ def was_interrupted(stack: StackRecord, place: FramePlace, outer: FramePlace, fa
     """Returns whether a thread was interrupted in code that a runtime's function called.
 
     From that function on the walk must lead to where threads begin, through no other memory that no file
-    backs; more frames may lie in the same range of memory as the code. A scan may find a frame above such
-    code, which has no unwind data, above functions whose frame register the code has changed, and where
-    unwind data are not in the image.
+    backs; more frames may lie in the same range of memory as the code, or in others that a runtime
+    registered. A scan may find a frame above such code, which has no unwind data, above functions whose frame
+    register the code has changed, and where unwind data are not in the image.
     """
-    below, vad = find_place(stack, 0), facts.vad(stack.space, place.at)
-    if below is None or below.how != TRAP or vad is None or not ends_in_ground(stack):
+    outline, vad = _outline(stack, facts), facts.vad(stack.space, place.at)
+    if not outline.interrupted or vad is None or place.number >= outline.first_image:
         return False
-    may_scan = has_status(stack.status, *_SCANNED)
-    for number in range(len(stack.frames)):
-        frame = find_place(stack, number)
-        if frame is None:
-            return False
-        if frame.name.backing == IMAGE:
-            if number <= place.number:
-                return False
-        elif not _belongs(stack, frame, vad, facts):
-            return False
-        guessed = number > outer.number and frame.how == SCAN and below.name.backing == IMAGE
-        if guessed and not may_scan:
-            return False
-        below = frame
-    return True
-
-
-def _belongs(stack: StackRecord, frame: FramePlace, vad: Region, facts: CheckFacts) -> bool:
-    """Returns whether a frame is in a range of memory, or in another one that a runtime registered."""
-    if facts.vad(stack.space, frame.at) == vad:
-        return True
-    return facts.code_range(stack.space, frame.at) is not None
+    if outline.last_guess > outer.number and not has_status(stack.status, *_SCANNED):
+        return False
+    return outline.regions <= {vad.start}
 
 
 def _is_leaf(stack: StackRecord, place: FramePlace) -> bool:
@@ -163,20 +186,36 @@ def _is_leaf(stack: StackRecord, place: FramePlace) -> bool:
 
 def beyond_windows(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Optional[FramePlace]:
     """Returns the next outer frame that is neither in private memory nor in a DLL of Windows, or None."""
-    for outer in neighbour_frames(stack, range(place.number + 1, len(stack.frames))):
-        if outer.name.backing != IMAGE or not facts.of_windows_dll(stack.space, outer.at):
-            return outer
-        if facts.runtimes(stack.space) and is_runtime(stack, outer, facts):
-            return outer
-    return None
+    beyond = facts.find_once_of_stack(_BEYOND, stack, functools.partial(_outside_windows, stack, facts))
+    above = bisect.bisect(beyond, place.number)
+    return find_place(stack, beyond[above]) if above < len(beyond) else None
 
 
-def neighbour_frames(stack: StackRecord, numbers: range) -> Iterator[FramePlace]:
-    """Yields the frames with some numbers that are not in private memory."""
-    for number in numbers:
-        place = find_place(stack, number)
-        if place is not None and place.name.backing not in (PRIVATE, UNMAPPED):
-            yield place
+def _outside_windows(stack: StackRecord, facts: CheckFacts) -> List[int]:
+    """Returns the numbers of the frames that are neither in private memory nor in a DLL of Windows."""
+    has_runtimes = bool(facts.runtimes(stack.space))
+    places = (find_place(stack, number) for number in _outline(stack, facts).backed)
+    return [
+        place.number
+        for place in places
+        if place is not None
+        and (
+            place.name.backing != IMAGE
+            or not facts.of_windows_dll(stack.space, place.at)
+            or (has_runtimes and is_runtime(stack, place, facts))
+        )
+    ]
+
+
+def neighbour_frames(
+    stack: StackRecord, place: FramePlace, facts: CheckFacts
+) -> Tuple[Optional[FramePlace], Optional[FramePlace]]:
+    """Returns the next inner and the next outer frame that is not in private memory."""
+    backed = _outline(stack, facts).backed
+    above = bisect.bisect(backed, place.number)
+    below = bisect.bisect_left(backed, place.number) - 1
+    inner = find_place(stack, backed[below]) if below >= 0 else None
+    return inner, find_place(stack, backed[above]) if above < len(backed) else None
 
 
 def is_runtime(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:
