@@ -183,14 +183,14 @@ class Store:
             for name, number in versions.items():
                 if (opened.transaction_version(name) or 0) != number:
                     raise ConflictError(f"another run has written {name}")
-            adding: dict[str, Any] = {"mode": "append", "schema_mode": "merge"}
-            replacing = {"mode": "overwrite", "predicate": replaced}
+            replacing: dict[str, Any] = {"mode": "overwrite", "predicate": replaced} if replaced else {}
             write_deltalake(
                 opened,
                 reader,
+                # An older version may have created the lake with fewer columns.
+                **{"mode": "append", "schema_mode": "merge", **replacing},
                 commit_properties=properties,
                 writer_properties=_writer_properties(),
-                **(replacing if replaced else adding),
             )
         self._sync(before)
 

@@ -18,10 +18,13 @@ from typing import Any, Callable, Dict, Iterator, List
 
 import duckdb
 import polars
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from stackfleet import lake as lake_module
+from stackfleet.columns import UNITED, united
 from stackfleet.lake import Depth, Lake, LakeError, NewImage
 from stackfleet.layout import TABLES
 from stackfleet.store import Snapshot, Store
@@ -74,6 +77,31 @@ def test_an_image_that_is_read_again_replaces_its_rows(lake: str) -> None:
     assert stacks.stdout.split()[-1] == "nt!B"
     assert counted(lake) == {"i0": STACKS, "i1": STACKS, "i2": STACKS}
     assert not damaged(lake, Depth.CONTENT)
+
+
+CHANGES: Dict[str, Callable[[str], object]] = {
+    "replaced": lambda uri: add(uri, "i1", stack="nt!B", before="attempt"),
+    "forgotten": lambda uri: Lake(uri).forget(["i1"]),
+    "named by a copy": lambda uri: Lake(uri).put_manifest({**Lake(uri).manifests()[0], "copies": ["/b.raw"]}),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_lake_of_fewer_columns_can_be_changed(
+    name: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An older version wrote it, whose tables lacked two columns."""
+    uri = str(tmp_path / "lake")
+    older = pa.schema([field for field in UNITED if field.name not in ("Confidence", "Innocent")])
+    with monkeypatch.context() as patch:
+        patch.setattr(lake_module, "UNITED", older)
+        patch.setattr(lake_module, "united", lambda *of: united(*of).select(["Table", *older.names]))
+        for image_id in ("i0", "i1"):
+            add(uri, image_id)
+    assert not damaged(uri, Depth.CONTENT)
+    CHANGES[name](uri)
+    assert counted(uri) == dict.fromkeys(("i0",) if name == "forgotten" else ("i0", "i1"), STACKS)
+    assert not damaged(uri, Depth.CONTENT)
 
 
 def _adds(uri: str, names: List[str], before: bool) -> List[str]:
