@@ -272,7 +272,7 @@ def test_a_log_that_cannot_be_read_is_a_lake_error_of_each_method(lake: str) -> 
     for path in pathlib.Path(lake).glob("_delta_log/*.json"):
         path.write_text("{", encoding="utf-8")
     for use in (opened.manifests, lambda: opened.manifest("i0"), lambda: opened.forget(["i0"])):
-        with pytest.raises(LakeError, match="cannot be read"):
+        with pytest.raises(LakeError, match="cannot be (read|written): none of its commits"):
             use()
 
 
@@ -283,9 +283,9 @@ def test_images_that_are_replaced_together_are_looked_up_once(
     images = [NewImage(item) for item in opened.manifests()]
     seen: List[int] = []
 
-    def counting(store: Store) -> Snapshot:
+    def counting(store: Store, writing: bool = False) -> Snapshot:
         seen.append(1)
-        return snapshot(store)
+        return snapshot(store, writing)
 
     monkeypatch.setattr(Store, "snapshot", counting)
     opened.add_together(images)
