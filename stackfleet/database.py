@@ -15,12 +15,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Callable, Optional
 
 import duckdb
+import pyarrow as pa
 
 from .columns import ROW, SCHEMAS, TIME, UNITED
 from .lake import DAMAGED, Contents, Lake, LakeError
 from .layout import IMAGE, MANIFESTS, TABLES
 from .manifests import DONE
 from .sqltext import one_of, quoted, sql_list, sql_rows
+from .store import StoreError, within
 
 HALF = """\
 CREATE OR REPLACE MACRO half(key, place) AS
@@ -212,8 +214,9 @@ class Database:
             SqlError: DuckDB rejects the query
         """
         try:
-            return self._relation(sql).to_arrow_table()
-        except duckdb.Error as error:
+            reader = self._relation(sql).to_arrow_reader(ROWS)
+            return within(reader, reader.schema)
+        except (duckdb.Error, pa.ArrowException, OSError, StoreError) as error:
             raise SqlError(error) from error
 
     def rows(self, sql: str) -> Iterator[dict[str, Any]]:

@@ -26,7 +26,7 @@ from .comparing import compared
 from .layout import CACHE, MANIFESTS, RUNS, TABLES
 from .manifests import DONE, Manifest, ManifestError, parsed, written
 from .sqltext import one_of, quoted
-from .store import LOG, ConflictError, Snapshot, Store, StoreError
+from .store import LOG, ConflictError, Snapshot, Store, StoreError, within
 from .together import of_name
 from .writer import BATCH, table_paths
 
@@ -350,8 +350,9 @@ class Lake:
             condition = _is_in("ImageId", image_ids)
         try:
             dataset = snapshot.datasets(MANIFESTS, image_ids)
-            return dataset.to_table(columns=MANIFEST_SCHEMA.names, filter=condition)
-        except (pa.ArrowException, OSError) as error:
+            scanner = dataset.scanner(columns=MANIFEST_SCHEMA.names, filter=condition)
+            return within(scanner.to_batches(), scanner.projected_schema)
+        except (pa.ArrowException, OSError, StoreError) as error:
             raise LakeError(
                 f"{self.uri}: its manifests cannot be read: {str(error).splitlines()[0]}"
             ) from error

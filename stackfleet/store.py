@@ -35,6 +35,11 @@ _SETTINGS = {
 }
 """Statistics of one column are kept. A checkpoint replaces old commits, which then end with it."""
 
+READ_AT_A_TIME = {"batch_size": 1 << 13, "batch_readahead": 2, "fragment_readahead": 2}
+"""What a scanner of Arrow reads ahead; its own 131,072 rows of 16 batches of 4 files may be any size."""
+MOST_BYTES = 1 << 30
+"""The most bytes of rows that are held together."""
+
 _TRIES = 15
 """The most times that Delta moves a commit behind others that do not touch its images."""
 
@@ -93,6 +98,21 @@ class Snapshot(NamedTuple):
         """Returns the version without some of its files."""
         files = [file for file in self.files if file.path not in faults]
         return self._replace(files=files, faults={**self.faults, **faults})
+
+
+def within(batches: Iterable[Any], schema: Any) -> Any:
+    """Returns rows as one table.
+
+    Raises:
+        StoreError: they need more than MOST_BYTES
+    """
+    held, size = [], 0
+    for batch in batches:
+        size += batch.nbytes
+        if size > MOST_BYTES:
+            raise StoreError(f"its rows need more than {MOST_BYTES:,} bytes of memory")
+        held.append(batch)
+    return pa.Table.from_batches(held, schema)
 
 
 def is_remote(uri: str) -> bool:
@@ -291,10 +311,16 @@ class Store:
         fields = [field for field in (*stored, *self.schema) if field.name != _PARTITION]
         schema = pa.schema({field.name: field for field in reversed(fields)}.values())
 
+        class Bounded(pds.FileSystemDataset):  # type: ignore[misc]
+            """Few rows are held at a time: a file of 8 KB may have millions of long texts."""
+
+            def scanner(self, **options: Any) -> Any:
+                return pds.Dataset.scanner(self, **{**options, **READ_AT_A_TIME})
+
         def dataset(files: Sequence[File]) -> Any:
             used = filesystem or opened.to_pyarrow_dataset().filesystem
             fragments = [form.make_fragment(file.path, filesystem=used) for file in files]
-            return pds.FileSystemDataset(fragments, schema, form, used)
+            return Bounded(fragments, schema, form, used)
 
         return dataset
 

@@ -272,7 +272,7 @@ def test_a_log_that_cannot_be_read_is_a_lake_error_of_each_method(lake: str) -> 
     for path in pathlib.Path(lake).glob("_delta_log/*.json"):
         path.write_text("{", encoding="utf-8")
     for use in (opened.manifests, lambda: opened.manifest("i0"), lambda: opened.forget(["i0"])):
-        with pytest.raises(LakeError, match="cannot be (read|written): none of its commits"):
+        with pytest.raises(LakeError, match=r"cannot be (read|written): none of its commits"):
             use()
 
 
