@@ -125,12 +125,7 @@ LAKE_SCHEMA = pa.schema([pa.field("Table", pa.string()), *UNITED])
 
 
 def united(table: str, batches: Sequence[Any]) -> Any:
-    """Returns rows of a table as one record batch of rows of the lake.
-
-    Args:
-        table: name of the table
-        batches: record batches with columns of the table
-    """
+    """Returns rows of a table as one record batch of rows of the lake."""
     rows = pa.Table.from_batches(batches).combine_chunks()
     columns = {name: column.chunk(0) for name, column in zip(rows.column_names, rows.columns)}
     columns["Table"] = pa.repeat(pa.scalar(table), rows.num_rows)

@@ -46,12 +46,7 @@ def upper(name: str) -> str:
 
 
 def key_rows(traces: pathlib.Path, image: pathlib.Path) -> Iterator[list[Any]]:
-    """Yields the columns of the table of keys, if the image has any stack.
-
-    Args:
-        traces: file of the image's stacks
-        image: file of the facts about the image
-    """
+    """Yields the columns of the table of keys, if the image has any stack."""
     rows = pq.ParquetFile(traces).read(list(_READ))
     if not rows.num_rows:
         return

@@ -51,6 +51,10 @@ class LakeError(Exception):
     """A lake that cannot be used; the text gives the reason."""
 
 
+class _RivalError(LakeError):
+    """Another run has changed the lake at the same time."""
+
+
 class Depth(enum.IntEnum):
     """How closely rows are compared with manifests: sizes of files, forms of files, or all rows."""
 
@@ -219,13 +223,12 @@ class Lake:
         """Adds images in one commit; see `add`."""
         for tries_left in reversed(range(_TRIES)):
             try:
-                self._commit(images)
+                with self._written() as snapshot:
+                    self._commit(snapshot, images)
                 return
-            except ConflictError as error:
+            except _RivalError:
                 if not tries_left:
-                    raise LakeError(f"{self.uri}: another run writes the same image: {error}") from error
-            except StoreError as error:
-                raise LakeError(f"{self.uri}: the lake cannot be written: {error}") from error
+                    raise
 
     def put_manifest(self, manifest: Manifest) -> None:
         """Replaces the manifest of an image whose rows stay.
@@ -273,13 +276,12 @@ class Lake:
         if snapshot is None or (needed and small < SMALL_FILES):
             return
         try:
-            self._store.compact(FILE_SIZE, KEPT_HOURS)
-        except ConflictError:
+            with self._written():
+                self._store.compact(FILE_SIZE, KEPT_HOURS)
+        except _RivalError:
             # Another run merges the same files, or replaces an image: the next run finds few or many files.
             if not needed:
-                raise LakeError(f"{self.uri}: another run has changed the lake: try again") from None
-        except StoreError as error:
-            raise LakeError(f"{self.uri}: the lake cannot be written: {error}") from error
+                raise
 
     def files(self) -> int:
         """Returns the number of files with rows.
@@ -309,14 +311,15 @@ class Lake:
         """Yields the newest version for a commit; turns errors of the table into those of the lake."""
         try:
             yield self._store.snapshot(writing=True)
+        except ConflictError as error:
+            raise _RivalError(f"{self.uri}: another run has changed the lake: {error}") from error
         except StoreError as error:
             raise LakeError(f"{self.uri}: the lake cannot be written: {error}") from error
 
-    def _commit(self, images: Sequence[NewImage]) -> None:
+    def _commit(self, snapshot: Snapshot, images: Sequence[NewImage]) -> None:
         by_id = {image.manifest["image_id"]: image for image in images}
         # An image that could not be opened before has an ImageId now; it was named after its path then.
         placeholders = {unopened(item.manifest["path"]) for item in images if item.folder is not None}
-        snapshot = self._store.snapshot(writing=True)
         replaced = self._rows(snapshot, image_ids={*by_id, *placeholders})
         for there in _parsed(replaced, {}):
             image = by_id.get(there["image_id"])
@@ -330,13 +333,7 @@ class Lake:
         self._store.commit(snapshot, _rows(by_id.values()), image_ids, condition)
 
     def _manifests(self, snapshot: Snapshot, wrong: dict[str, str], **of: Any) -> Iterator[Manifest]:
-        """Yields the valid manifests; puts the reason why another is not into `wrong`, by ImageId.
-
-        Args:
-            snapshot: the version
-            wrong: receives the reasons
-            of: see `_rows`
-        """
+        """Yields the valid manifests; puts the reason why another is not into `wrong`, by ImageId."""
         return _parsed(self._rows(snapshot, **of), wrong)
 
     def _rows(
@@ -423,12 +420,7 @@ def unopened(path: str) -> str:
 
 
 def other_id(image_id: str, digests: Sequence[str]) -> str:
-    """Returns another ImageId for an image whose own belongs to a different image.
-
-    Args:
-        image_id: the image's own ImageId
-        digests: SHA-256 of all its files
-    """
+    """Returns another ImageId for an image whose own belongs to a different image."""
     return "i" + hashlib.sha256("\n".join([image_id, *digests]).encode()).hexdigest()[:32]
 
 

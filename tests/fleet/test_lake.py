@@ -10,11 +10,10 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import duckdb
 import polars
@@ -28,7 +27,7 @@ from stackfleet.columns import UNITED, united
 from stackfleet.lake import Depth, Lake, LakeError, NewImage
 from stackfleet.layout import TABLES
 from stackfleet.store import Snapshot, Store
-from tests.support import fleetlakes
+from tests.support import fleetlakes, objectstores
 from tests.support.fleetrun import called, wait
 from tests.support.only import only
 
@@ -310,45 +309,23 @@ def test_an_old_lake_is_refused_in_a_sentence(tmp_path: pathlib.Path) -> None:
     assert (done.returncode, "Read the images into a new lake" in done.stderr) == (2, True)
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Dict[str, str]]:
-    """A program of its own that speaks S3, and the variables by which a process finds it."""
-    pytest.importorskip("moto")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            wait(lambda: _listens(port))
-            yield {
-                "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
-                "AWS_ALLOW_HTTP": "true",
-                "AWS_ACCESS_KEY_ID": "name",
-                "AWS_SECRET_ACCESS_KEY": "word",
-                "AWS_REGION": "us-east-1",
-                "AWS_DEFAULT_REGION": "us-east-1",
-            }
-        finally:
-            process.kill()
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as tried:
-        return tried.connect_ex(("127.0.0.1", port)) == 0
+@pytest.fixture(scope="module", params=objectstores.STORES)
+def server(request: Any, tmp_path_factory: Any) -> Iterator[Tuple[str, Dict[str, str]]]:
+    """The scheme of an object store, and the variables by which a process finds it."""
+    start: Any = objectstores.STORES[request.param][0]
+    with start(tmp_path_factory.mktemp("store")) as variables:
+        yield request.param, variables
 
 
 @pytest.fixture
-def bucket(server: Dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
+def bucket(server: Tuple[str, Dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> str:
     """A lake that does not exist yet, in a bucket."""
-    from pyarrow import fs
-
-    for name, value in server.items():
+    scheme, variables = server
+    for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    store = fs.S3FileSystem(endpoint_override=server["AWS_ENDPOINT_URL"], allow_bucket_creation=True)
     name = f"bucket{time.monotonic_ns()}"
-    store.create_dir(name)
-    return f"s3://{name}/cases/lake"
+    objectstores.STORES[scheme][1](variables, name)
+    return f"{scheme}://{name}/cases/lake"
 
 
 def test_a_bucket_is_a_lake(bucket: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -391,9 +368,9 @@ def test_a_killed_writer_and_two_at_once_in_a_bucket(bucket: str) -> None:
 
 
 def test_a_store_that_has_no_such_bucket(bucket: str) -> None:
-    done = called("status", "s3://nowhere/lake", seconds=120)
-    assert done.returncode == 2
-    assert "s3://nowhere/lake" in done.stderr
+    nowhere = f"{bucket.partition(':')[0]}://nowhere/lake"
+    done = called("status", nowhere, seconds=120)
+    assert (done.returncode, nowhere in done.stderr) == (2, True)
 
 
 def test_a_failed_image_is_a_manifest_alone(lake: str) -> None:
