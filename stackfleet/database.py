@@ -168,7 +168,6 @@ class Database:
         statements = [*self._settings, HALF, TOTAL]
         for name in self._wanted(sql):
             statements += self._view(name, source)
-        self._views.clear()
         return "".join(f"{statement};\n" for statement in (*statements, sql))
 
     def reads_tables(self, sql: str) -> bool:
@@ -223,8 +222,10 @@ class Database:
 
     def _wanted(self, sql: str) -> list[str]:
         """Returns the views that a query may mention, those first that others need."""
-        names = [name for name in (*TABLES, MANIFESTS) if mentions(sql, (name,))]
-        return [*dict.fromkeys((*names, IMAGE)), HOSTS] if mentions(sql, (HOSTS,)) else names
+        hosts = [IMAGE, HOSTS] if mentions(sql, (HOSTS,)) else []
+        tables = [name for name in TABLES if name in hosts or mentions(sql, (name,))]
+        manifests = [MANIFESTS] if mentions(sql, (MANIFESTS,)) else []
+        return [*([_DONE] if tables else []), *tables, *manifests, *hosts[1:]]
 
     def _rows(self, table: str) -> str:
         """Returns the name under which DuckDB knows the rows of a table, and registers them if needed."""
@@ -253,13 +254,13 @@ class Database:
             source = f"(SELECT * FROM {rows(MANIFESTS)} WHERE {these})"
             yield _MANIFESTS.format(source=source, damaged=sql_rows(damaged, ("damaged_id", "problem")))
             return
-        if _DONE not in self._views:
-            self._views.add(_DONE)
+        if name == _DONE:
             bad = one_of("ImageId", (image_id for image_id, _ in damaged))
             yield (
                 f"CREATE OR REPLACE TABLE {_DONE} AS SELECT DISTINCT ImageId FROM {rows(MANIFESTS)} "
                 f"WHERE Status = {quoted(DONE)} AND {these} AND NOT coalesce({bad}, false)"
             )
+            return
         yield (
             f"CREATE OR REPLACE VIEW {name} AS SELECT {_columns(name)} FROM {rows(name)} "
             f"SEMI JOIN {_DONE} USING (ImageId) WHERE {these}"

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import pathlib
 import subprocess
 import sys
@@ -42,17 +43,19 @@ def test_without_its_extra_it_says_what_is_missing() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_nothing_listens_but_to_this_machine() -> None:
-    before = {
-        connection.laddr for connection in psutil.Process().net_connections() if connection.status == "LISTEN"
+def listening() -> set[tuple[str, int]]:
+    """Returns the addresses at which this process waits for connections."""
+    mine = [connection for connection in psutil.net_connections("inet") if connection.pid == os.getpid()]
+    return {
+        (connection.laddr[0], connection.laddr[1]) for connection in mine if connection.status == "LISTEN"
     }
+
+
+def test_nothing_listens_but_to_this_machine() -> None:
+    before = listening()
     with connected(None, 1):
-        here = {
-            connection.laddr
-            for connection in psutil.Process().net_connections()
-            if connection.status == "LISTEN"
-        }
-    assert {address.ip for address in here - before} <= {"127.0.0.1"}
+        here = listening()
+    assert {host for host, _ in here - before} <= {"127.0.0.1"}
 
 
 def test_other_versions_are_named() -> None:

@@ -10,16 +10,8 @@ from typing import Dict, List, Tuple
 
 PLUGINS = (
     *("callstacks", "gflags", "handletraces", "heaptraces", "locks", "minidump", "objecttraces"),
-    *(
-        "stacktracedb",
-        "tracefindings",
-        "traceframes",
-        "tracegraph",
-        "traceimage",
-        "tracereport",
-        "traces",
-        "trapframes",
-    ),
+    *("stacktracedb", "tracefindings", "traceframes", "tracegraph", "traceimage", "tracereport", "traces"),
+    *("trapframes", "waits"),
 )
 """All plugins, by the names of their files: each is run without options."""
 

@@ -61,7 +61,7 @@ def _check(name: str, runs: Tuple[str, ...]) -> None:
 
 
 def test_the_addresses_of_a_table_have_one_form() -> None:
-    """That of Volatility's columns, and in windows.traceframes the canonical one."""
+    """That of Volatility's columns, and as text of windows.traceframes and traceimage the canonical one."""
     seen: Set[Tuple[str, str]] = set()
     for name in CASES:
         for run in outputs.load(outputs.path_of(name)):
@@ -74,7 +74,7 @@ def test_the_addresses_of_a_table_have_one_form() -> None:
                     if value is None or column.type not in (ADDRESS, HEXSTR) or row.get("Kind") == HANDLE:
                         continue
                     address = int(value, 16) if isinstance(value, str) else value
-                    canonical = column.type == HEXSTR and plugin == "traceframes"
+                    canonical = column.type == HEXSTR and plugin in ("traceframes", "traceimage")
                     machine = Machine.AMD64 if row.get("Arch") != "x86" or address >> 32 else Machine.I386
                     form = machine.canonical(address) if canonical else Machine.AMD64.masked(address)
                     assert address == form, (name, run.words, column.name, hex(address))

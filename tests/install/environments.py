@@ -55,7 +55,8 @@ def call(*command: str, cwd: pathlib.Path, **variables: str) -> "subprocess.Comp
     """Runs a command as a user would, without what the tests' own environment adds."""
     added = ("PYTHON", "COVERAGE", "VIRTUAL_ENV")
     clean = {name: value for name, value in os.environ.items() if not name.startswith(added)}
-    clean.update(variables)
+    # uv trusts its own list of certificates otherwise; a proxy's certificate is in the system's only.
+    clean.update({"UV_SYSTEM_CERTS": "1", **variables})
     return subprocess.run(
         command,
         cwd=cwd,
@@ -64,7 +65,7 @@ def call(*command: str, cwd: pathlib.Path, **variables: str) -> "subprocess.Comp
         text=True,
         check=False,
         errors="replace",
-        timeout=300,
+        timeout=900,
     )
 
 

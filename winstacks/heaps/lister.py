@@ -116,9 +116,12 @@ def listed_heaps(image: Image, space: AddressSpace) -> Optional[List[int]]:
 
 
 def list_contradicted(image: Image, space: AddressSpace, where: HeapSpace) -> Status:
-    """Returns the faults of a PEB's list of heaps; none if the list is paged out or does not exist yet."""
-    number, array, _ = _read_list(image, space)
-    if not number and not array:
+    """Returns the faults of a PEB's list of heaps; none if the list is paged out, or if no heap exists yet.
+
+    The array exists before the first heap does.
+    """
+    number, array, default = _read_list(image, space)
+    if not number and not default:
         return NOTHING
     wrong = []
     if number is not None and not 0 < number <= MAX_HEAPS:
@@ -228,7 +231,8 @@ class Heaps:
         Returns:
             No heaps, and the reason; None if the process has made no heap yet, or if its flags are unknown.
         """
-        if globalflag.read(self._image, space) is None or _read_list(self._image, space) == (0, 0, 0):
+        number, _, default = _read_list(self._image, space)
+        if globalflag.read(self._image, space) is None or number == default == 0:
             return None
         contradicted = list_contradicted(self._image, space, where)
         contents = HeapContents([], [], 0, contradicted or status(StatusCode.UNREADABLE))

@@ -63,7 +63,7 @@ def narrow_teb(image: Image, space: AddressSpace, teb: int) -> int:
         space: the native half of the process
         teb: canonical address of the TEB, 0 if it is unknown
     """
-    if not teb:
+    if not teb or not space.layer_name:
         return 0
     memory, types = image.memory_of(space.layer_name, Machine.AMD64.pointer_size), with_teb(image, space, teb)
     field = types["_TEB"].first_member("WowTebOffset")

@@ -247,7 +247,7 @@ class WaitLister:
         self, thread: Thread, answer: Answer, half: AddressSpace, side: UserSide, count: int
     ) -> Awaited:
         ownership, owners = words.NO_OWNER_KEPT, []
-        wrong: List[str] = ["WaitsFor"] if count > 1 else []
+        wrong = [*answer.wrong, *(["WaitsFor"] if count > 1 else [])]
         if answer.owner == 0:
             ownership = words.NOBODY
         elif answer.owner is not None:

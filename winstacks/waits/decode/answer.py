@@ -23,6 +23,7 @@ class Answer(NamedTuple):
             unknown
         others: addresses of the other locks that fit equally well
         moved: whether the thread slept on a condition variable, and waits for its lock now
+        wrong: members that contradict the answer
     """
 
     tid: int
@@ -36,3 +37,4 @@ class Answer(NamedTuple):
     lock: int = 0
     others: Tuple[int, ...] = ()
     moved: bool = False
+    wrong: Tuple[str, ...] = ()

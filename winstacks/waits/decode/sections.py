@@ -45,12 +45,14 @@ class WaitedSection(NamedTuple):
         members: its members
         waiters: number of threads that wait, woken ones apart
         woken: whether a waiter was woken and did not run yet; XP does not keep this
+        astray: whether its debug information names another section
     """
 
     address: int
     members: CriticalSection
     waiters: int
     woken: bool
+    astray: bool = False
 
     @property
     def state(self) -> str:
@@ -60,7 +62,8 @@ class WaitedSection(NamedTuple):
     def answer(self, tid: int, known: str, evidence: str, block: int = 0) -> Answer:
         """Returns the answer that a thread waits for the section; see `Answer`."""
         kind, mode, owner = words.CRITICAL_SECTION, words.FOR_EXCLUSIVE, self.members.owning_thread
-        return Answer(tid, kind, self.address, mode, known, evidence, block, owner)
+        wrong = ("CriticalSection",) if self.astray else ()
+        return Answer(tid, kind, self.address, mode, known, evidence, block, owner, wrong=wrong)
 
 
 class WaitedResource(NamedTuple):
@@ -90,22 +93,33 @@ class SectionReader:
 
     def section(self, address: int) -> Optional[WaitedSection]:
         """Returns the section at an address if its members agree and a thread waits for it."""
+        found = self.named(address)
+        return None if found is None or found.astray else found
+
+    def named(self, address: int) -> Optional[WaitedSection]:
+        """Returns the section that other evidence names: its debug information may name another."""
+        members = self._members(address)
+        agree = members is not None and self._agree(members)
+        return self._waited(address, members) if members is not None and agree else None
+
+    def _members(self, address: int) -> Optional[CriticalSection]:
         view, layout = self._view, self._layout
         data = None if address % view.pointer_size else view.read(address, layout.section_size)
-        if data is None:
-            return None
-        members = layout.section(data)
-        if not self._agree(address, members):
-            return None
+        return None if data is None else layout.section(data)
+
+    def _waited(self, address: int, members: CriticalSection) -> Optional[WaitedSection]:
+        """Returns a section if its LockCount says that threads wait for it."""
         count, recursion = members.lock_count, members.recursion_count
         old = count >= 0
         waiters = count + 1 - recursion if old else ~count >> 2
         woken = not old and not count & WOKEN
-        most = len(view.threads) + MORE_THREADS
-        return WaitedSection(address, members, waiters, woken) if 0 < waiters + woken <= most else None
+        most = len(self._view.threads) + MORE_THREADS
+        if not 0 < waiters + woken <= most:
+            return None
+        return WaitedSection(address, members, waiters, woken, not self._leads_back(address, members))
 
-    def _agree(self, address: int, members: CriticalSection) -> bool:
-        """Returns whether the members of a section agree with each other and with its debug information."""
+    def _agree(self, members: CriticalSection) -> bool:
+        """Returns whether the members of a section agree with each other."""
         owner, recursion, debug = members.owning_thread, members.recursion_count, members.debug_info
         if not 0 <= recursion <= MAX_COUNT or owner >= 1 << 32 or owner % 4 or bool(owner) != bool(recursion):
             return False
@@ -120,16 +134,22 @@ class SectionReader:
         if debug == self.none:
             # XP and Server 2003 give every section debug information.
             return members.lock_count < 0
-        if not debug or debug % self._view.pointer_size:
-            return False
-        back = self._view.read(debug, self._layout.debug_size)
+        return bool(debug) and not debug % self._view.pointer_size
+
+    def _leads_back(self, address: int, members: CriticalSection) -> bool:
+        """Returns whether the debug information of a section, if it is in memory, names the section."""
+        debug = members.debug_info
+        back = None if debug == self.none else self._view.read(debug, self._layout.debug_size)
         return back is None or self._layout.debug(back).critical_section in (0, address)
 
     def resource(self, address: int) -> Optional[WaitedResource]:
         """Returns the RTL_RESOURCE at an address if its members agree and a thread waits for it."""
         view, layout = self._view, self._layout
         data = None if address % view.pointer_size else view.read(address, layout.resource_size)
-        if data is None or not self._agree(address, layout.section(data)):
+        if data is None:
+            return None
+        section = layout.section(data)
+        if not self._agree(section) or not self._leads_back(address, section):
             return None
         members, semaphores = layout.resource(data), self._semaphores(data, 0)
         waiting = members.number_of_waiting_shared + members.number_of_waiting_exclusive

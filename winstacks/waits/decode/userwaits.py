@@ -105,7 +105,7 @@ class UserWaits:
 
     def _on_address(self, thread: ThreadView, block: AddressBlock, known: str) -> Answer:
         address = block.address
-        section = self._reader.section(address - self._reader.lock_count)
+        section = self._reader.named(address - self._reader.lock_count)
         evidence = f"wait block {block.at:#x} has address {address:#x} and the thread"
         if section is not None and section.members.lock_semaphore == self._reader.none:
             return section.answer(thread.tid, known, f"{evidence}; {section.state}", block.at)
