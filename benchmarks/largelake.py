@@ -276,19 +276,22 @@ def drop_caches(folder: pathlib.Path) -> None:
         )
 
 
-def _asked(words: List[str]) -> None:
-    """Runs a command, and prints its cost; the last line is the memory that is left to judge."""
+_WATCH = """\
+import resource, subprocess, sys
+code = subprocess.call(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(code, used.ru_utime + used.ru_stime, used.ru_maxrss >> 10)"""
+"""A small program that starts another: Linux counts the memory of whoever starts a program as the program's."""
+
+
+def asked(words: List[str]) -> None:
+    """Runs a command, and prints its cost."""
     start = time.monotonic()
-    with subprocess.Popen(
-        [sys.executable, "-m", "stackfleet", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as process:
-        _, status, usage = os.wait4(process.pid, 0)
-    took, cost = time.monotonic() - start, usage.ru_utime + usage.ru_stime
-    print(
-        f"{words[0]:<10} {took:7.2f} s, {cost:7.2f} s of processor, {usage.ru_maxrss >> 10:>6} MB, "
-        f"code {os.waitstatus_to_exitcode(status)}",
-        flush=True,
-    )
+    command = [sys.executable, "-c", _WATCH, sys.executable, "-m", "stackfleet", *words]
+    code, cost, memory = subprocess.run(command, stdout=-1, text=True, check=True).stdout.split()
+    took = time.monotonic() - start
+    used = f"{float(cost):7.2f} s of processor, {memory:>6} MB"
+    print(f"{words[0]:<10} {took:7.2f} s, {used}, code {code}", flush=True)
 
 
 LAST = 512
@@ -323,7 +326,7 @@ def main() -> None:
         ["diff", lake, "PC-1", "PC-2"],
         ["sql", lake, "SELECT count(*) FROM traces"],
     ):
-        _asked(command)
+        asked(command)
 
 
 if __name__ == "__main__":

@@ -311,7 +311,7 @@ class Store:
         fields = [field for field in (*stored, *self.schema) if field.name != _PARTITION]
         schema = pa.schema({field.name: field for field in reversed(fields)}.values())
 
-        class Bounded(pds.FileSystemDataset):  # type: ignore[misc]
+        class Bounded(pds.FileSystemDataset):
             """Few rows are held at a time: a file of 8 KB may have millions of long texts."""
 
             def scanner(self, **options: Any) -> Any:
