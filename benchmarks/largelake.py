@@ -281,7 +281,7 @@ import resource, subprocess, sys
 code = subprocess.call(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 used = resource.getrusage(resource.RUSAGE_CHILDREN)
 print(code, used.ru_utime + used.ru_stime, used.ru_maxrss >> 10)"""
-"""A small program that starts another: Linux counts the memory of whoever starts a program as the program's."""
+"""A small program that starts another: Linux counts the memory of who starts a program as the program's."""
 
 
 def asked(words: List[str]) -> None:
