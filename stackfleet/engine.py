@@ -113,7 +113,7 @@ def run(
         missing = 0
         for batch in distributed.as_completed(futures).batches():
             missing += sum(not progress.ended(_ended(future, by_key[future.key], lake)) for future in batch)
-            # What a commit costs grows with the files. A lake that cannot be written ends the last merge.
+            # Each commit looks at all files. A lake that cannot be written ends the last merge, not this one.
             with contextlib.suppress(LakeError):
                 lake.compact(needed=True)
         return missing

@@ -308,7 +308,7 @@ class Lake:
 
     @contextlib.contextmanager
     def _written(self) -> Iterator[Snapshot]:
-        """Yields the newest version for a commit; turns errors of the table into those of the lake."""
+        """Yields the newest version for a commit; turns a StoreError into a LakeError."""
         try:
             yield self._store.snapshot(writing=True)
         except ConflictError as error:
