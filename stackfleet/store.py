@@ -36,7 +36,7 @@ _SETTINGS = {
 """Statistics of one column are kept. A checkpoint replaces old commits, which then end with it."""
 
 READ_AT_A_TIME = {"batch_size": 1 << 13, "batch_readahead": 2, "fragment_readahead": 2}
-"""Limits of a scanner of Arrow; its own are 131,072 rows of 16 batches of 4 files, and these have any size."""
+"""Limits of a scanner of Arrow; its own are 131,072 rows of 16 batches of 4 files, which have any size."""
 MOST_BYTES = 1 << 30
 """The most bytes of rows that are held together."""
 
