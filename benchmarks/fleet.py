@@ -84,7 +84,7 @@ def _workers(folder: pathlib.Path) -> List[Line]:
 
 def _rare(folder: pathlib.Path) -> List[Line]:
     lake = folder / "large"
-    largelake.make(lake, _MACHINES, _STACKS)
+    largelake.make(str(lake), _MACHINES, _STACKS)
     largelake.drop_caches(lake)
     begin = time.monotonic()
     ran = _run("rare", lake, "--output", folder / "rare")

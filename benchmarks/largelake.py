@@ -3,42 +3,59 @@
 """A lake of many machines, of rows that are made up.
 
 Half of the stacks of a machine are its own, the others are of a pool in which some are on nearly all machines
-and many on a few. Each machine has modules of its own, too.
+and many on a few. Each machine has modules of its own, too, and each fourth one a finding.
 
-    python -m benchmarks.largelake FOLDER MACHINES STACKS [--writers N] [--together IMAGES]
+    python -m benchmarks.largelake LAKE MACHINES STACKS [--least STACKS] [--writers N] [--together IMAGES]
+
+With --least the machines have from so many to STACKS stacks; most have few. LAKE is a folder or a URI. With
+--bulk IMAGES the rows of so many images go into a commit without files of their own and without digests: for
+the size of a lake at which the last 512 machines are then added as runs add them.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import multiprocessing
 import os
 import pathlib
+import resource
 import subprocess
 import sys
 import tempfile
 import time
-from typing import Any, Dict, Iterator, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from stackfleet.columns import SCHEMAS
-from stackfleet.lake import MOST_TOGETHER, Lake, LakeError, NewImage
-from stackfleet.layout import IMAGE, MODULE_SETS, MODULES, TRACES
+from stackfleet.columns import SCHEMAS, UNITED, united
+from stackfleet.database import HALF
+from stackfleet.lake import MOST_TOGETHER, Lake, LakeError, NewImage, manifest_rows
+from stackfleet.layout import (
+    FINDINGS,
+    IMAGE,
+    KEYS,
+    MANIFESTS,
+    MODULE_SETS,
+    MODULES,
+    TABLES,
+    TRACES,
+)
+from stackfleet.store import Store
 from stackfleet.writer import TableFiles
 from tests.support import fleetlakes
+from winstacks.columns.dictionary import SCHEMA
+from winstacks.columns.words import SEVERITIES
 
 CHUNK = 50
-_SETS, _OWN_SETS = 200, 5
+_SETS, _OWN_SETS = 50, 5
 _POOL = 1_000_000
 
 _STACKS = """\
 WITH pooled AS (
     SELECT n, r, floor({pool} * pow((hash(n * 7919 + r) % 1000003) / 1000003.0, 3))::BIGINT AS p
-    FROM (VALUES {machines}) a(n), range({stacks}) b(r)
+    FROM (SELECT n, unnest(range(stacks)) AS r FROM (VALUES {machines}) a(n, stacks))
 )
 SELECT format('i{{:06d}}', n) AS ImageId, 'std:0:' || r AS TraceId,
        md5(CASE WHEN r % 2 = 0 THEN 'own ' || n || ' ' || r ELSE 'pool ' || p END) AS StackKey,
@@ -51,46 +68,116 @@ SELECT format('i{{:06d}}', n) AS ImageId, 'std:0:' || r AS TraceId,
 FROM pooled ORDER BY n, r"""
 
 
-def make(folder: pathlib.Path, machines: int, stacks: int, writers: int = 1, together: int = 0) -> None:
+def make(
+    lake: str, machines: int, stacks: int, writers: int = 1, together: int = 0, least: int = 0, first: int = 0
+) -> None:
     """Adds machines to a lake, as the workers of runs do, and merges its files as a run does at its end.
 
     Args:
-        folder: the lake
+        lake: folder or URI of the lake
         machines: number of machines
         stacks: stacks of each
         writers: processes that write at the same time
         together: images of a commit; 0 for as many as stackfleet puts into one
+        least: the fewest stacks of a machine; 0 for equal machines
+        first: number of the first machine
     """
-    shares = [(str(folder), range(first, machines, writers), stacks, together) for first in range(writers)]
+    shares = [
+        (lake, range(first + number, first + machines, writers), (least or stacks, stacks), together)
+        for number in range(writers)
+    ]
     if writers == 1:
         _write(*shares[0])
     else:
         with multiprocessing.get_context("spawn").Pool(writers) as pool:
             pool.starmap(_write, shares)
-    Lake(str(folder)).compact(needed=True)
+    Lake(lake).compact(needed=True)
 
 
-def _write(uri: str, machines: range, stacks: int, together: int) -> None:
-    """Adds the images of some machines; tells after each thousandth part how long the last commit took."""
+def _write(uri: str, machines: range, stacks: Tuple[int, int], together: int) -> None:
+    """Adds the images of some machines; prints now and then how long the last commit took."""
     lake, most = Lake(uri, create=True), together or MOST_TOGETHER
+    pid, conflicts = os.getpid(), 0
     for first in range(0, len(machines), most):
         part = machines[first : first + most]
         with tempfile.TemporaryDirectory() as folder:
             images = list(_images(pathlib.Path(folder), part, stacks))
-            start = time.monotonic()
+            start, used = time.monotonic(), time.process_time()
             # Another writer may hold the lake longer than Delta tries.
             while True:
-                with contextlib.suppress(LakeError):
+                try:
                     lake.add_together(images)
                     break
-            if first // most % 100 == 0:
-                log = sum(path.stat().st_size for path in pathlib.Path(uri, "_delta_log").iterdir())
-                print(f"{part[0]:>8} {time.monotonic() - start:8.2f} s  log {log:>12,}", flush=True)
-            if first // most % 50 == 49:
-                lake.compact(needed=True)
+                except LakeError:
+                    conflicts += 1
+        if first // most % 20 == 0:
+            took, cost = time.monotonic() - start, time.process_time() - used
+            print(
+                f"{pid} machine {part[0]:>8} commit {took:8.2f} s, {cost:6.2f} s of processor, "
+                f"conflicts {conflicts}, log {_log_bytes(uri):>12,}, memory {_most_memory()} MB",
+                flush=True,
+            )
+        if machines.start % machines.step == 0 and first // most % 8 == 7:
+            lake.compact(needed=True)
 
 
-def _images(folder: pathlib.Path, machines: range, stacks: int) -> Iterator[NewImage]:
+_KEYS = """\
+SELECT ImageId, Schema, half(StackKey, 0) AS StackHigh, half(StackKey, 1) AS StackLow,
+       half(ShapeKey, 0) AS ShapeHigh, half(ShapeKey, 1) AS ShapeLow, ModuleSet,
+       (hash(ImageId) >> 1)::BIGINT AS HostKey, Kind, true AS Sure, count(*) AS Stacks,
+       sum(Count)::BIGINT AS Count, max(Unbacked)::BIGINT AS Unbacked
+FROM traces GROUP BY ALL ORDER BY ImageId"""
+
+
+def lay(uri: str, machines: range, stacks: Tuple[int, int], together: int) -> None:
+    """Adds machines whose rows never were files, and have no digests."""
+    Lake(uri, create=True)
+    store = Store(uri, UNITED)
+    with duckdb.connect() as connection:
+        connection.execute(f"SET threads = 1; {HALF}")
+        for first in range(0, len(machines), together):
+            part = machines[first : first + together]
+            numbers = {number: stacks_of(number, stacks) for number in part}
+            connection.register("traces", _traces(connection, numbers))
+            rows: Dict[str, List[Any]] = {
+                TRACES: [connection.table("traces").to_arrow_table()],
+                KEYS: [connection.sql(_KEYS).to_arrow_table()],
+            }
+            for number in part:
+                for table, batch in _others(number):
+                    rows.setdefault(table, []).append(pa.Table.from_batches([batch]))
+            used = time.process_time()
+            store.commit(store.snapshot(writing=True), _united(rows, numbers), map(_id, part))
+            print(f"laid {part[-1]:>8}: {time.process_time() - used:.2f} s of processor", flush=True)
+            if first // together % 20 == 19:
+                Lake(uri).compact(needed=True)
+
+
+def _united(rows: Dict[str, List[Any]], numbers: Dict[int, int]) -> Iterator[Any]:
+    for table, parts in rows.items():
+        yield united(table, [_filled(table, pa.concat_tables(parts))])
+    tables = {name: {"rows": 0, "digest": "0" * 64} for name in TABLES}
+    manifests = []
+    for number, stacks in numbers.items():
+        counted = {**tables, TRACES: {**tables[TRACES], "rows": stacks}, IMAGE: {**tables[IMAGE], "rows": 1}}
+        manifests.append(fleetlakes.manifest(_id(number), counted))
+    yield manifest_rows(MANIFESTS, manifests)
+
+
+def _log_bytes(uri: str) -> int:
+    """Returns the bytes of the log of a folder; 0 for an object store, which nobody lists here."""
+    return sum(path.stat().st_size for path in pathlib.Path(uri, "_delta_log").glob("*"))
+
+
+def _most_memory() -> int:
+    """Returns the most resident memory of this process in MB; without /proc that of its parent, too."""
+    status = pathlib.Path("/proc/self/status")
+    if not status.exists():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    return int(status.read_text(encoding="utf-8").partition("VmHWM:")[2].split()[0]) >> 10
+
+
+def _images(folder: pathlib.Path, machines: range, stacks: Tuple[int, int]) -> Iterator[NewImage]:
     files: Dict[int, TableFiles] = {}
     for table, number, batch in _rows(machines, stacks):
         if number not in files:
@@ -106,39 +193,73 @@ def _id(number: int) -> str:
     return f"i{number:06}"
 
 
-def _rows(machines: range, stacks: int) -> Iterator[Tuple[str, int, Any]]:
+def stacks_of(number: int, stacks: Tuple[int, int]) -> int:
+    """Returns the number of stacks of a machine: between two bounds, and near the lower one for most."""
+    least, most = stacks
+    place = number * 2654435761 % (1 << 32) / (1 << 32)
+    return int(least * (most / least) ** (place**8))
+
+
+def _rows(machines: range, stacks: Tuple[int, int]) -> Iterator[Tuple[str, int, Any]]:
     """Yields (table, machine, rows)."""
     with duckdb.connect() as connection:
         for first in range(0, len(machines), CHUNK):
-            numbers = machines[first : first + CHUNK]
-            values = {"pool": _POOL, "sets": _SETS, "own": _OWN_SETS, "stacks": stacks}
-            listed = ", ".join(f"({number})" for number in numbers)
-            table = connection.sql(_STACKS.format(machines=listed, **values)).to_arrow_table()
-            for place, number in enumerate(numbers):
-                yield TRACES, number, _filled(TRACES, table.slice(place * stacks, stacks))
-                image = fleetlakes.arrow(IMAGE, _id(number), [{"ComputerName": f"PC-{number}"}])
-                yield IMAGE, number, image.to_batches()[0]
-                yield from _modules(number)
+            numbers = {number: stacks_of(number, stacks) for number in machines[first : first + CHUNK]}
+            traces, place = _filled(TRACES, _traces(connection, numbers)), 0
+            for number, rows in numbers.items():
+                yield TRACES, number, traces.slice(place, rows)
+                place += rows
+                for table, batch in _others(number):
+                    yield table, number, batch
 
 
-def _modules(number: int) -> Iterator[Tuple[str, int, Any]]:
+def _traces(connection: Any, numbers: Dict[int, int]) -> Any:
+    """Returns the stacks of machines, of which each has so many."""
+    listed = ", ".join(f"({number}, {rows})" for number, rows in numbers.items())
+    sql = _STACKS.format(machines=listed, pool=_POOL, sets=_SETS, own=_OWN_SETS)
+    return connection.sql(sql).to_arrow_table()
+
+
+def _others(number: int) -> Iterator[Tuple[str, Any]]:
+    """Yields the rows of a machine in the other tables."""
+    yield IMAGE, _with(IMAGE, number, {"ComputerName": [f"PC-{number}"]})
+    if number % 4 == 0:
+        symbol = "nt!NtCreateFile" if number % 8 else f"<no-module {number:#x}>"
+        found = {"Severity": [SEVERITIES[number % 3]], "Finding": ["unbacked"], "Symbol": [symbol]}
+        yield FINDINGS, _with(FINDINGS, number, found)
     own = [1_000_000 + number * 10 + place for place in range(_OWN_SETS)]
     level = number % 3
-    common = [*range(100), *(200 + 10 * number + level for number in range(20))]
-    versions = [{"Version": version, "Module": f"m{version}"} for version in (*common, *own)]
-    sets = [
-        {"ModuleSet": number, "Versions": sorted({number % 100, number % 70, number % 41})}
-        for number in range(_SETS)
-    ]
-    sets += [{"ModuleSet": version_set, "Versions": [1, 2, version_set]} for version_set in own]
-    for table, found in ((MODULES, versions), (MODULE_SETS, sets)):
-        yield table, number, fleetlakes.arrow(table, _id(number), found).to_batches()[0]
+    versions = [*range(100), *(200 + 10 * other + level for other in range(20)), *own]
+    known = {"Version": versions, "Module": [f"m{version}" for version in versions]}
+    yield MODULES, _with(MODULES, number, known)
+    common = [sorted({place % 100, place % 70, place % 41}) for place in range(_SETS)]
+    lists = [*common, *([1, 2, version_set] for version_set in own)]
+    sets = {"ModuleSet": [*range(_SETS), *own], "Versions": lists}
+    yield MODULE_SETS, _with(MODULE_SETS, number, sets)
+
+
+def _with(table: str, number: int, columns: Dict[str, Any]) -> Any:
+    """Returns rows of a machine with all columns of a table."""
+    rows = pa.table(columns)
+    for name, value in {**_ALWAYS.get(table, {}), "ImageId": _id(number), "Schema": SCHEMA}.items():
+        rows = rows.append_column(name, pa.repeat(pa.scalar(value), rows.num_rows))
+    return _filled(table, rows)
+
+
+_ALWAYS: Dict[str, Dict[str, Any]] = {
+    IMAGE: {
+        field.name: value.as_py()
+        for field, (value,) in zip(SCHEMAS[IMAGE], fleetlakes.arrow(IMAGE, "", [{}]).columns)
+        if value.is_valid and field.name not in ("ImageId", "Schema", "ComputerName")
+    }
+}
+"""Values without which a row of a table does not go."""
 
 
 def _filled(table: str, rows: Any) -> Any:
     """Returns rows with all columns of a table."""
     columns = [
-        rows.column(field.name).combine_chunks().cast(field.type)
+        rows.column(field.name).cast(field.type).combine_chunks()
         if field.name in rows.column_names
         else pa.nulls(rows.num_rows, field.type)
         for field in SCHEMAS[table]
@@ -155,26 +276,57 @@ def drop_caches(folder: pathlib.Path) -> None:
         )
 
 
+_WATCH = """\
+import resource, subprocess, sys
+code = subprocess.call(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(code, used.ru_utime + used.ru_stime, used.ru_maxrss >> 10)"""
+"""A small program that starts another: Linux counts the memory of who starts a program as the program's."""
+
+
+def asked(words: List[str]) -> None:
+    """Runs a command, and prints its cost."""
+    start = time.monotonic()
+    command = [sys.executable, "-c", _WATCH, sys.executable, "-m", "stackfleet", *words]
+    code, cost, memory = subprocess.run(command, stdout=-1, text=True, check=True).stdout.split()
+    took = time.monotonic() - start
+    used = f"{float(cost):7.2f} s of processor, {memory:>6} MB"
+    print(f"{words[0]:<10} {took:7.2f} s, {used}, code {code}", flush=True)
+
+
+LAST = 512
+"""Machines that are added as runs add them, behind those that --bulk lays."""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("lake")
     parser.add_argument("machines", type=int)
     parser.add_argument("stacks", type=int)
-    parser.add_argument("--writers", type=int, default=1)
-    parser.add_argument("--together", type=int, default=0)
+    for name, value in (("least", 0), ("writers", 1), ("together", 0), ("bulk", 0), ("first", 0)):
+        parser.add_argument(f"--{name}", type=int, default=value)
     options = parser.parse_args()
+    lake, start = options.lake, time.monotonic()
+    many = (options.least or options.stacks, options.stacks)
+    first, end = options.first, options.first + options.machines
+    if options.bulk:
+        lay(lake, range(first, end - LAST), many, options.bulk)
+        first = end - LAST
+    make(lake, end - first, options.stacks, options.writers, options.together, options.least, first)
+    table = DeltaTable(lake)
+    state = f"version {table.version()}, {len(table.file_uris())} files"
+    print(f"{options.machines} machines in {time.monotonic() - start:.0f} s: {state}", flush=True)
     start = time.monotonic()
-    make(options.folder, options.machines, options.stacks, options.writers, options.together)
-    table = DeltaTable(str(options.folder))
-    files = len(table.file_uris())
-    took = time.monotonic() - start
-    print(f"{options.machines} machines in {took:.0f} s: version {table.version()}, {files} files")
-    for command in (["status"], ["rare"], ["findings"], ["sql", "SELECT count(*) FROM traces"]):
-        words = [sys.executable, "-m", "stackfleet", command[0], str(options.folder), *command[1:]]
-        start = time.monotonic()
-        with subprocess.Popen(words, stdout=subprocess.DEVNULL) as process:
-            _, _, usage = os.wait4(process.pid, 0)
-        print(f"{command[0]:<10} {time.monotonic() - start:7.2f} s  {usage.ru_maxrss >> 10:>6} MB")
+    make(lake, 1, options.stacks, least=options.least, first=end)
+    print(f"one image more: {time.monotonic() - start:.2f} s", flush=True)
+    for command in (
+        ["status", lake],
+        ["rare", lake],
+        ["findings", lake],
+        ["diff", lake, "PC-1", "PC-2"],
+        ["sql", lake, "SELECT count(*) FROM traces"],
+    ):
+        asked(command)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ import time
 import traceback
 from typing import Any, Optional
 
+from .job import Reading, reading
+
 _END_WITH_PARENT = 1
 """PR_SET_PDEATHSIG of prctl(2)."""
 
@@ -111,20 +113,14 @@ def use_cache(folder: Optional[str], lake: str) -> None:
             time.sleep(_PAUSE)
 
 
-def read(line: Line, job: dict[str, Any]) -> None:
+def read(line: Line, job: dict[str, Any], options: Reading) -> None:
     """Reads an image and writes its tables."""
-    from .job import reading
-
-    options = reading(job["reading"])
-    use_cache(options.cache_path, job["lake"])
-    from .opening import NotOpenedError, opened, prepare
-
-    prepare(options)
     from volatility3.framework import exceptions
 
     from winstacks.memory.tables import MissingTableError
     from winstacks.stacklist.imagefacts import Warnings
 
+    from .opening import NotOpenedError, opened
     from .reading import ImageTables
     from .writer import TableFiles
 
@@ -148,15 +144,9 @@ def read(line: Line, job: dict[str, Any]) -> None:
         line.send(failed={"reason": f"{type(error).__name__}: {error}", "final": False})
 
 
-def check(line: Line, job: dict[str, Any]) -> None:
+def check(line: Line) -> None:
     """Reports the versions of the plugins and Volatility, and fills the cache of symbol tables."""
-    from .job import reading
-
-    options = reading(job["reading"])
-    use_cache(options.cache_path, job["lake"])
-    from .opening import prepare, warm_cache
-
-    prepare(options)
+    from .opening import warm_cache
     from .versions import of_plugins
 
     try:
@@ -176,7 +166,16 @@ def main() -> None:
         level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s"
     )
     job = line.hear()
-    (check if job.get("check") else read)(line, job)
+    options = reading(job["reading"])
+    use_cache(options.cache_path, job["lake"])
+    # Plugins are imported behind this: it sets their folders.
+    from .opening import prepare
+
+    prepare(options)
+    if job.get("check"):
+        check(line)
+    else:
+        read(line, job, options)
     sys.stderr.flush()
     # The listening thread is in a system call: an orderly exit would wait for it.
     os._exit(0)

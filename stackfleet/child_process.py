@@ -20,7 +20,7 @@ from typing import IO, Any, Callable, Optional
 
 import psutil
 
-from .job import HERE, Job, to_json
+from .job import HERE, Job
 
 OFTEN = 0.2
 """Seconds between two checks of a process."""
@@ -108,7 +108,7 @@ class Attempt:
             "path": self._job.path,
             "lake": self._job.lake,
             "folder": self._folder,
-            "reading": to_json(self._job.reading),
+            "reading": dataclasses.asdict(self._job.reading),
         }
         with tempfile.TemporaryFile() as log:
             with ChildProcess(log) as process:
@@ -177,9 +177,6 @@ class ChildProcess:
     """A process of `stackfleet.child`, and the message channel to it (a context).
 
     The process reads from a pipe whose other end only this process holds, so it ends when this process does.
-
-    Args:
-        log: file for the process's log
     """
 
     def __init__(self, log: IO[bytes]) -> None:
@@ -273,9 +270,6 @@ def environment(known: Mapping[str, str]) -> dict[str, str]:
     """Returns the environment of a process: of PYTHONPATH only the absolute folders are kept.
 
     Python takes an empty entry, as an unset variable leaves it, or a relative one as the current folder.
-
-    Args:
-        known: the environment of this process
     """
     variables = dict(known)
     if "PYTHONPATH" in variables:

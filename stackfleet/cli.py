@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import io
 import os
 import re
@@ -94,22 +95,28 @@ def shard(text: str) -> tuple[int, int]:
 
 def _parser() -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = _Parser(
-        prog="stackfleet", description="Read many memory images into a lake, and query it."
+        prog="stackfleet",
+        description="Read many memory images into a lake, and query it.",
+        epilog=exits.HELP,
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_run(commands)
-    query_cli.add_to(commands, count)
-    _add_forget(commands)
-    _add_compact(commands)
-    for command in (parser, *commands.choices.values()):
-        command.epilog = exits.HELP
+
+    def add(name: str, run: Any, text: str, lake: bool = True) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=text, description=text, epilog=exits.HELP)
+        command.set_defaults(command=run)
+        if lake:
+            command.add_argument("lake", metavar="LAKE", help="folder of the lake")
+        return command
+
+    _add_run(add("run", _run, "read memory images, and write their tables to a lake", lake=False))
+    query_cli.add_to(add, count)
+    forget = add("forget", _forget, "remove images from a lake: their manifests and rows")
+    forget.add_argument("images", nargs="+", metavar="IMAGE", help="complete ImageId, path, or file name")
+    add("compact", _compact, "merge the many files of a lake into few, which are faster to query")
     return parser
 
 
-def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    text = "read memory images, and write their tables to a lake"
-    run = commands.add_parser("run", help=text, description=text)
-    run.set_defaults(command=_run)
+def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "images",
         nargs="+",
@@ -156,14 +163,6 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     volatility.add_argument("--offline", action="store_true", help="download nothing")
 
 
-def _add_forget(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    text = "remove images from a lake: their manifests and rows"
-    forget = commands.add_parser("forget", help=text, description=text)
-    forget.set_defaults(command=_forget)
-    forget.add_argument("lake", metavar="LAKE", help="folder of the lake")
-    forget.add_argument("images", nargs="+", metavar="IMAGE", help="complete ImageId, path, or file name")
-
-
 def _forget(options: argparse.Namespace) -> int:
     lake = _opened(options.lake)
     names: dict[str, str] = {}
@@ -184,13 +183,6 @@ def _forget(options: argparse.Namespace) -> int:
     for image_id, path in names.items():
         say(f"{image_id} is forgotten: {path}")
     return exits.DONE
-
-
-def _add_compact(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    text = "merge the many files of a lake into few, which are faster to query"
-    compact = commands.add_parser("compact", help=text, description=text)
-    compact.set_defaults(command=_compact)
-    compact.add_argument("lake", metavar="LAKE", help="folder of the lake")
 
 
 def _compact(options: argparse.Namespace) -> int:
@@ -223,20 +215,14 @@ def _images(count: int, singular: str, plural: str) -> str:
 
 
 def _settings(options: argparse.Namespace) -> Settings:
-    reading = Reading(
-        plugin_dirs=folders(options.plugin_dirs),
-        symbol_dirs=folders(options.symbol_dirs),
-        cache_path=options.cache_path and absolute(options.cache_path),
-        offline=options.offline,
-        fetch_symbols=options.fetch_symbols,
-        carve=options.carve,
-        scan_stacks=options.scan_stacks,
-        scan_threads=options.scan_threads,
-        scan_processes=options.scan_processes,
-        processors=options.processors,
-        sha256=options.sha256,
-        binaries=_binaries(options.binaries),
-    )
+    given = {
+        "plugin_dirs": folders(options.plugin_dirs),
+        "symbol_dirs": folders(options.symbol_dirs),
+        "cache_path": options.cache_path and absolute(options.cache_path),
+        "binaries": _binaries(options.binaries),
+    }
+    names = (field.name for field in dataclasses.fields(Reading))
+    reading = Reading(**{name: given.get(name, getattr(options, name)) for name in names})
     run_custody = Custody(
         provenance.shown(options.case), provenance.shown(options.note), f"stackfleet-{uuid.uuid4().hex}"
     )

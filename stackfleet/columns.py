@@ -10,6 +10,7 @@ null.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -133,21 +134,16 @@ def _united() -> Any:
 
 UNITED = _united()
 """The Arrow schema of the lake's rows, without the column of the table's name."""
+LAKE_SCHEMA = pa.schema([pa.field("Table", pa.string()), *UNITED])
 
 
-def united(table: str, batch: Any) -> Any:
-    """Returns rows of a table as rows of the lake.
-
-    Args:
-        table: name of the table
-        batch: record batch with columns of the table
-    """
-    count, names = batch.num_rows, batch.schema.names
-    columns = [pa.repeat(pa.scalar(table), count)]
-    for field in UNITED:
-        place = names.index(field.name) if field.name in names else None
-        columns.append(pa.nulls(count, field.type) if place is None else batch.column(place))
-    return pa.record_batch(columns, schema=pa.schema([pa.field("Table", pa.string()), *UNITED]))
+def united(table: str, batches: Sequence[Any]) -> Any:
+    """Returns rows of a table as one record batch of rows of the lake."""
+    rows = pa.Table.from_batches(batches).combine_chunks()
+    columns = {name: column.chunk(0) for name, column in zip(rows.column_names, rows.columns)}
+    columns["Table"] = pa.repeat(pa.scalar(table), rows.num_rows)
+    arrays = [columns.get(field.name, pa.nulls(rows.num_rows, field.type)) for field in LAKE_SCHEMA]
+    return pa.record_batch(arrays, schema=LAKE_SCHEMA)
 
 
 def schema_of(table: str) -> Any:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from .columns import ROW, schema_of
 from .digests import RowDigest
 from .manifests import Manifest
-from .store import Snapshot
+from .store import READ_AT_A_TIME, Snapshot, StoreError, within
 
 
 def _batches(snapshot: Snapshot, table: str, names: Sequence[str], faults: dict[str, str]) -> Iterator[Any]:
@@ -23,7 +23,7 @@ def _batches(snapshot: Snapshot, table: str, names: Sequence[str], faults: dict[
     dataset = snapshot.of_files(files)
     for fragment, file in zip(dataset.get_fragments(), files):
         try:
-            yield from fragment.to_batches(schema=dataset.schema, columns=list(names))
+            yield from fragment.to_batches(schema=dataset.schema, columns=list(names), **READ_AT_A_TIME)
         except (pa.ArrowException, OSError, ValueError) as error:
             faults[file.path] = f"it cannot be read: {str(error).splitlines()[0]}"
 
@@ -64,7 +64,12 @@ def _digest(
     if digests[image_id].in_order:
         return digests[image_id].text()
     digest = RowDigest()
-    rows = snapshot.datasets(table).to_table(columns=list(names), filter=pc.field("ImageId") == image_id)
+    condition = pc.field("ImageId") == image_id
+    scanner = snapshot.datasets(table, [image_id]).scanner(columns=list(names), filter=condition)
+    try:
+        rows = within(scanner.to_batches(), scanner.projected_schema)
+    except StoreError as error:
+        return str(error)
     for batch in rows.sort_by(ROW.name).to_batches():
         digest.add(batch)
     return digest.text()

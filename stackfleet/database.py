@@ -15,12 +15,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Callable, Optional
 
 import duckdb
+import pyarrow as pa
 
 from .columns import ROW, SCHEMAS, TIME, UNITED
 from .lake import DAMAGED, Contents, Lake, LakeError
 from .layout import IMAGE, MANIFESTS, TABLES
-from .manifests import DONE
+from .manifests import DONE, SQL_TYPES
 from .sqltext import one_of, quoted, sql_list, sql_rows
+from .store import StoreError, within
 
 HALF = """\
 CREATE OR REPLACE MACRO half(key, place) AS
@@ -46,38 +48,7 @@ SELECT ImageId, Host, dense_rank() OVER (ORDER BY Host) AS HostNumber,
 FROM (SELECT ImageId, coalesce(upper(ComputerName), ImageId) AS Host FROM image)"""
 """An image that does not record its computer counts as a host of its own."""
 
-_TEXTS = ["VARCHAR"]
-_MANIFEST = {
-    "status": "VARCHAR",
-    "reason": "VARCHAR",
-    "truncated": "BOOLEAN",
-    "missing_share": "BIGINT",
-    "path": "VARCHAR",
-    "copies": _TEXTS,
-    "replaces": _TEXTS,
-    "case": "VARCHAR",
-    "note": "VARCHAR",
-    "exit": "VARCHAR",
-    "seconds": "DOUBLE",
-    "memory": "BIGINT",
-    "warnings": "BIGINT",
-    "attempt": "VARCHAR",
-    "started": "TIMESTAMPTZ",
-    "ended": "TIMESTAMPTZ",
-    "size": "BIGINT",
-    "files": [{"path": "VARCHAR", "size": "BIGINT", "sha256": "VARCHAR"}],
-    "identity": {"own": "VARCHAR", "of": "VARCHAR", "compared": "VARCHAR", "digests": _TEXTS},
-    "tables": "MAP(VARCHAR, STRUCT(rows BIGINT, digest VARCHAR))",
-    "versions": "MAP(VARCHAR, VARCHAR)",
-    "run": "VARCHAR",
-    "worker": "VARCHAR",
-    "machine": "VARCHAR",
-    "warning_texts": _TEXTS,
-    "log": "VARCHAR",
-}
-"""Members of manifests and their types; a value of another form becomes null."""
-
-_FORM = quoted(json.dumps(_MANIFEST)).replace("{", "{{").replace("}", "}}")
+_FORM = quoted(json.dumps(SQL_TYPES)).replace("{", "{{").replace("}", "}}")
 
 _MANIFESTS = f"""\
 CREATE OR REPLACE VIEW {MANIFESTS} AS
@@ -211,8 +182,9 @@ class Database:
             SqlError: DuckDB rejects the query
         """
         try:
-            return self._relation(sql).to_arrow_table()
-        except duckdb.Error as error:
+            reader = self._relation(sql).to_arrow_reader(ROWS)
+            return within(reader, reader.schema)
+        except (duckdb.Error, pa.ArrowException, OSError, StoreError) as error:
             raise SqlError(error) from error
 
     def rows(self, sql: str) -> Iterator[dict[str, Any]]:

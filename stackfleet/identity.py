@@ -8,7 +8,6 @@ ImageId: before one of them is skipped as a copy, both are read completely.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from typing import Any, Callable, Optional
 
@@ -20,27 +19,6 @@ from .manifests import DONE, Manifest
 Poll = Callable[[], None]
 
 
-@dataclasses.dataclass
-class KnownImage:
-    """The comparison of an image with another image that has the same ImageId.
-
-    Attributes:
-        own: the image's own ImageId
-        of: path of the other image
-        compared: result of the comparison, in words
-        digests: SHA-256 of all files of the image
-    """
-
-    own: str
-    of: str
-    compared: str
-    digests: list[str]
-
-    def manifest_entry(self) -> dict[str, Any]:
-        """Returns the entry `identity` of the manifest."""
-        return dataclasses.asdict(self)
-
-
 class Identities:
     """Decides on the ImageId of one image.
 
@@ -50,14 +28,15 @@ class Identities:
         lock: function of an ImageId and `poll`, which returns when no other task holds the ImageId
 
     Attributes:
-        known: the comparison; None unless another image has the same ImageId
+        known: entry `identity` of the manifest: the own ImageId, path of the other image, result of the
+            comparison in words, and SHA-256 of all files; None unless another image has the same ImageId
         before: attempt at the image that is in the lake; None if there is none
         copy: manifest of the equal image, with this path added; None if there is none
     """
 
     def __init__(self, job: Job, lake: Lake, lock: Callable[[str, Poll], None]) -> None:
         self._job, self._lake, self._lock = job, lake, lock
-        self.known: Optional[KnownImage] = None
+        self.known: Optional[dict[str, Any]] = None
         self.copy: Optional[Manifest] = None
         self.before: Optional[str] = None
 
@@ -78,8 +57,9 @@ class Identities:
         if other is None:
             return str(own)
         digests = [provenance.sha256(file["path"], poll) for file in identified["files"] if file["local"]]
-        self.known = KnownImage(own, other["path"], _compared(other, digests, poll), digests)
-        if self.known.compared == EQUAL:
+        compared = _compared(other, digests, poll)
+        self.known = {"own": own, "of": other["path"], "compared": compared, "digests": digests}
+        if compared == EQUAL:
             self.copy = self._copy_of(other)
             return None
         image_id = other_id(own, digests)

@@ -138,12 +138,7 @@ class _ImageRows:
 
 
 class _ImagePage:
-    """The content of an image's page.
-
-    Args:
-        manifest: the manifest of the image
-        rows: rows of the image
-    """
+    """The content of an image's page."""
 
     def __init__(self, manifest: Manifest, rows: _ImageRows) -> None:
         self._manifest, self._rows = manifest, rows
@@ -152,11 +147,7 @@ class _ImagePage:
         self._kept: dict[str, Frames] = {}
 
     def data(self, stacks: Iterable[Row]) -> Row:
-        """Returns the parts of the page.
-
-        Args:
-            stacks: the rows of the image's stacks
-        """
+        """Returns the parts of the page."""
         rows = self._rows
         self._read_stacks(stacks, {row["TraceId"] for row in rows.findings})
         input_kind = rows.image.get("InputKind") or words.MEMORY_IMAGE

@@ -111,12 +111,6 @@ class Job:
     replaces: tuple[str, ...] = ()
 
 
-def to_json(value: Any) -> dict[str, Any]:
-    """Returns a record in the form of JSON."""
-    record: dict[str, Any] = dataclasses.asdict(value)
-    return record
-
-
 def reading(options: dict[str, Any]) -> Reading:
     """Returns options from their JSON form, in which tuples are lists."""
     plain: dict[str, Any] = {

@@ -8,6 +8,7 @@ Each worker must have the same versions as the client, and see the same file at 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import tempfile
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +17,7 @@ import distributed
 
 from . import provenance, versions
 from .child_process import ChildProcess, tail
-from .job import Job, Reading, to_json
+from .job import Job, Reading
 from .task import PLUGIN
 
 MOST_SAID = 3
@@ -34,16 +35,12 @@ class CheckFailedError(Exception):
 def checked(reading: Reading, lake: str) -> dict[str, str]:
     """Returns the versions of all packages here; a process like an image's finds the plugins'.
 
-    Args:
-        reading: options for reading images
-        lake: folder of the lake, absolute path
-
     Raises:
         CheckFailedError: there are no plugins, or they cannot be imported
     """
     with tempfile.TemporaryFile() as log:
         with ChildProcess(log) as process:
-            process.send({"check": True, "reading": to_json(reading), "lake": lake})
+            process.send({"check": True, "reading": dataclasses.asdict(reading), "lake": lake})
             answer = process.hear() or {}
             process.end(1.0)
         if "versions" not in answer:

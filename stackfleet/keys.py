@@ -46,16 +46,11 @@ def upper(name: str) -> str:
 
 
 def key_rows(traces: pathlib.Path, image: pathlib.Path) -> Iterator[list[Any]]:
-    """Yields the columns of the table of keys, if the image has any stack.
-
-    Args:
-        traces: file of the image's stacks
-        image: file of the facts about the image
-    """
-    rows = pq.read_table(traces, columns=list(_READ))
+    """Yields the columns of the table of keys, if the image has any stack."""
+    rows = pq.ParquetFile(traces).read(list(_READ))
     if not rows.num_rows:
         return
-    computer = pq.read_table(image, columns=["ComputerName"]).column(0)[0].as_py()
+    computer = pq.ParquetFile(image).read(["ComputerName"]).column(0)[0].as_py()
     image_id, schema = rows.column("ImageId")[0].as_py(), rows.column("Schema")[0].as_py()
     sure = pc.and_(pc.equal(rows.column("KeyQuality"), EXACT), pc.invert(rows.column("Incomplete")))
     rows = rows.append_column("Sure", pc.fill_null(sure, False))

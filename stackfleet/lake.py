@@ -8,6 +8,7 @@ Any number of runs may write to one lake at once.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
 import hashlib
@@ -25,9 +26,9 @@ from .comparing import compared
 from .layout import CACHE, MANIFESTS, RUNS, TABLES
 from .manifests import DONE, Manifest, ManifestError, parsed, written
 from .sqltext import one_of, quoted
-from .store import LOG, ConflictError, Snapshot, Store, StoreError
+from .store import LOG, ConflictError, Snapshot, Store, StoreError, within
 from .together import of_name
-from .writer import table_paths
+from .writer import BATCH, table_paths
 
 DAMAGED = "damaged"
 """The status of an image whose rows do not agree with its manifest."""
@@ -48,6 +49,10 @@ _TRIES = 3
 
 class LakeError(Exception):
     """A lake that cannot be used; the text gives the reason."""
+
+
+class _RivalError(LakeError):
+    """Another run has changed the lake at the same time."""
 
 
 class Depth(enum.IntEnum):
@@ -193,7 +198,7 @@ class Lake:
         if paths is None:
             return list(self._manifests(snapshot, {}))
         has_copies = pc.list_value_length(pc.field("Copies")) > 0
-        return list(self._manifests(snapshot, {}, _is_in("Path", paths) | has_copies))
+        return list(self._manifests(snapshot, {}, condition=_is_in("Path", paths) | has_copies))
 
     def manifest(self, image_id: str) -> Optional[Manifest]:
         """Returns the manifest of an image; None if the lake has none that is valid.
@@ -201,9 +206,8 @@ class Lake:
         Raises:
             LakeError: the lake cannot be read
         """
-        # The log says without a look at the files whether the lake has the image.
-        committed = self._number([image_id])[image_id]
-        return next(self._of_images([image_id]), None) if committed else None
+        snapshot = self._snapshot()
+        return None if snapshot is None else next(self._manifests(snapshot, {}, image_ids=[image_id]), None)
 
     def add(self, image: NewImage) -> None:
         """Adds an image, or replaces it; it is on the disk when this returns.
@@ -219,13 +223,12 @@ class Lake:
         """Adds images in one commit; see `add`."""
         for tries_left in reversed(range(_TRIES)):
             try:
-                self._commit(images)
+                with self._written() as snapshot:
+                    self._commit(snapshot, images)
                 return
-            except ConflictError as error:
+            except _RivalError:
                 if not tries_left:
-                    raise LakeError(f"{self.uri}: another run writes the same image: {error}") from error
-            except StoreError as error:
-                raise LakeError(f"{self.uri}: the lake cannot be written: {error}") from error
+                    raise
 
     def put_manifest(self, manifest: Manifest) -> None:
         """Replaces the manifest of an image whose rows stay.
@@ -233,14 +236,10 @@ class Lake:
         Raises:
             LakeError: see `add`
         """
-        image_id = manifest["image_id"]
-        condition = f'"Table" = {quoted(MANIFESTS)} AND "ImageId" = {quoted(image_id)}'
-        try:
-            self._store.commit(
-                iter([_manifest_row(MANIFESTS, manifest)]), self._number([image_id]), condition
-            )
-        except StoreError as error:
-            raise LakeError(f"{self.uri}: the lake cannot be written: {error}") from error
+        condition = f'"Table" = {quoted(MANIFESTS)} AND "ImageId" = {quoted(manifest["image_id"])}'
+        with self._written() as snapshot:
+            rows = iter([manifest_rows(MANIFESTS, [manifest])])
+            self._store.commit(snapshot, rows, [manifest["image_id"]], condition)
 
     def record(self, run: str, facts: dict[str, Any]) -> None:
         """Stores the command line of a run, once for all of its images.
@@ -248,25 +247,20 @@ class Lake:
         Raises:
             LakeError: the lake cannot be written
         """
-        row = _manifest_row(RUNS, {"image_id": run, "status": None, "path": None, "copies": [], **facts})
-        try:
-            self._store.commit(iter([row]), {})
-        except StoreError as error:
-            raise LakeError(f"{self.uri}: the lake cannot be written: {error}") from error
+        row = {"image_id": run, "status": None, "path": None, "copies": [], **facts}
+        with self._written() as snapshot:
+            self._store.commit(snapshot, iter([manifest_rows(RUNS, [row])]), [])
 
-    def forget(self, image_ids: Iterable[str]) -> None:
+    def forget(self, image_ids: Collection[str]) -> None:
         """Removes images: their manifests and rows leave the lake and its files.
 
         Raises:
             LakeError: the lake cannot be written
         """
-        numbers = self._number(image_ids)
-        try:
+        with self._written() as snapshot:
             # Delta's own delete writes texts in a form that Arrow's filters do not take.
-            self._store.commit(iter(()), numbers, one_of('"ImageId"', numbers))
+            self._store.commit(snapshot, iter(()), image_ids, one_of('"ImageId"', image_ids))
             self._store.purge()
-        except StoreError as error:
-            raise LakeError(f"{self.uri}: the lake cannot be written: {error}") from error
 
     def compact(self, needed: bool = False) -> None:
         """Merges the small files of the lake, and shortens its log.
@@ -282,13 +276,12 @@ class Lake:
         if snapshot is None or (needed and small < SMALL_FILES):
             return
         try:
-            self._store.compact(FILE_SIZE, KEPT_HOURS)
-        except ConflictError:
+            with self._written():
+                self._store.compact(FILE_SIZE, KEPT_HOURS)
+        except _RivalError:
             # Another run merges the same files, or replaces an image: the next run finds few or many files.
             if not needed:
-                raise LakeError(f"{self.uri}: another run has changed the lake: try again") from None
-        except StoreError as error:
-            raise LakeError(f"{self.uri}: the lake cannot be written: {error}") from error
+                raise
 
     def files(self) -> int:
         """Returns the number of files with rows.
@@ -313,53 +306,53 @@ class Lake:
         except StoreError as error:
             raise LakeError(f"{self.uri} cannot be read: {error}") from error
 
-    def _number(self, image_ids: Iterable[str]) -> dict[str, int]:
-        """Returns how often each image was committed."""
+    @contextlib.contextmanager
+    def _written(self) -> Iterator[Snapshot]:
+        """Yields the newest version for a commit; turns a StoreError into a LakeError."""
         try:
-            return self._store.commits_of(image_ids)
+            yield self._store.snapshot(writing=True)
+        except ConflictError as error:
+            raise _RivalError(f"{self.uri}: another run has changed the lake: {error}") from error
         except StoreError as error:
-            raise LakeError(f"{self.uri} cannot be read: {error}") from error
+            raise LakeError(f"{self.uri}: the lake cannot be written: {error}") from error
 
-    def _commit(self, images: Sequence[NewImage]) -> None:
+    def _commit(self, snapshot: Snapshot, images: Sequence[NewImage]) -> None:
         by_id = {image.manifest["image_id"]: image for image in images}
         # An image that could not be opened before has an ImageId now; it was named after its path then.
         placeholders = {unopened(item.manifest["path"]) for item in images if item.folder is not None}
-        numbers = self._number([*by_id, *placeholders])
-        replaced = [name for name, number in numbers.items() if number]
-        for there in self._of_images(replaced):
+        replaced = self._rows(snapshot, image_ids={*by_id, *placeholders})
+        for there in _parsed(replaced, {}):
             image = by_id.get(there["image_id"])
             if image is None or image.folder is None or there["status"] != DONE:
                 continue
             if there["attempt"] not in (None, image.before):
                 raise LakeError(f"{self.uri}: another run has added this image, from {there['path']}")
-        versions = {name: number for name, number in numbers.items() if name in by_id or number}
         # Delta demands that new rows fit the condition for the rows that they replace.
-        condition = one_of('"ImageId"', versions) if replaced else ""
-        self._store.commit(_rows(by_id.values()), versions, condition)
+        image_ids = dict.fromkeys([*by_id, *replaced.column("ImageId").to_pylist()])
+        condition = one_of('"ImageId"', image_ids) if replaced.num_rows else ""
+        self._store.commit(snapshot, _rows(by_id.values()), image_ids, condition)
 
-    def _of_images(self, image_ids: Collection[str]) -> Iterator[Manifest]:
-        """Yields the valid manifests of images."""
-        snapshot = self._snapshot() if image_ids else None
-        if snapshot is not None:
-            yield from self._manifests(snapshot, {}, _is_in("ImageId", image_ids))
+    def _manifests(self, snapshot: Snapshot, wrong: dict[str, str], **of: Any) -> Iterator[Manifest]:
+        """Yields the valid manifests; puts the reason why another is not into `wrong`, by ImageId."""
+        return _parsed(self._rows(snapshot, **of), wrong)
 
-    def _manifests(
-        self, snapshot: Snapshot, wrong: dict[str, str], condition: Optional[pc.Expression] = None
-    ) -> Iterator[Manifest]:
-        """Yields the valid manifests; puts the reason why another is not into `wrong`, by ImageId.
-
-        Args:
-            snapshot: the version
-            wrong: receives the reasons
-            condition: condition for the rows that are read; None for all
-        """
+    def _rows(
+        self,
+        snapshot: Snapshot,
+        condition: Optional[pc.Expression] = None,
+        image_ids: Optional[Collection[str]] = None,
+    ) -> Any:
+        """Returns rows of manifests that fulfil a condition, or are of some images; all without both."""
+        if image_ids is not None:
+            condition = _is_in("ImageId", image_ids)
         try:
-            rows = snapshot.datasets(MANIFESTS).to_table(columns=MANIFEST_SCHEMA.names, filter=condition)
-        except (pa.ArrowException, OSError) as error:
+            dataset = snapshot.datasets(MANIFESTS, image_ids)
+            scanner = dataset.scanner(columns=MANIFEST_SCHEMA.names, filter=condition)
+            return within(scanner.to_batches(), scanner.projected_schema)
+        except (pa.ArrowException, OSError, StoreError) as error:
             raise LakeError(
                 f"{self.uri}: its manifests cannot be read: {str(error).splitlines()[0]}"
             ) from error
-        yield from _parsed(rows, wrong)
 
     @staticmethod
     def _readable(snapshot: Snapshot) -> Snapshot:
@@ -375,29 +368,33 @@ class Lake:
         return snapshot.without(faults)
 
 
-def _rows(images: Iterable[NewImage]) -> Iterator[Any]:
-    """Yields the rows of images and their manifests, in the form of the lake."""
-    images = list(images)
-    for image in images:
-        if image.folder is not None:
-            for name, path in table_paths(image.folder).items():
-                with pq.ParquetFile(path) as file:
-                    for batch in file.iter_batches():
-                        yield united(name, batch)
-    for image in images:
-        yield _manifest_row(MANIFESTS, image.manifest)
+def _rows(images: Collection[NewImage]) -> Iterator[Any]:
+    """Yields the rows of images and their manifests, in the form of the lake.
+
+    Delta's writer looks at each column of each batch: small images share batches.
+    """
+    folders = [table_paths(image.folder) for image in images if image.folder is not None]
+    for name in TABLES:
+        rows: list[Any] = []
+        for paths in folders:
+            with pq.ParquetFile(paths[name]) as file:
+                for batch in file.iter_batches():
+                    rows.append(batch)
+                    if sum(part.num_rows for part in rows) >= BATCH:
+                        yield united(name, rows)
+                        rows = []
+        if rows:
+            yield united(name, rows)
+    yield manifest_rows(MANIFESTS, [image.manifest for image in images])
 
 
-def _manifest_row(table: str, manifest: Manifest) -> Any:
-    values = [
-        [manifest["image_id"]],
-        [manifest["status"]],
-        [manifest["path"]],
-        [manifest["copies"]],
-        [written(manifest)],
+def manifest_rows(table: str, manifests: Iterable[Manifest]) -> Any:
+    """Returns manifests, or records of runs, as rows of the lake."""
+    rows = [
+        (item["image_id"], item["status"], item["path"], item["copies"], written(item)) for item in manifests
     ]
-    arrays = [pa.array(value, field.type) for value, field in zip(values, MANIFEST_SCHEMA)]
-    return united(table, pa.record_batch(arrays, schema=MANIFEST_SCHEMA))
+    columns = [pa.array(values, field.type) for values, field in zip(zip(*rows), MANIFEST_SCHEMA)]
+    return united(table, [pa.record_batch(columns, schema=MANIFEST_SCHEMA)])
 
 
 def _parsed(rows: Any, wrong: dict[str, str]) -> Iterator[Manifest]:
@@ -423,12 +420,7 @@ def unopened(path: str) -> str:
 
 
 def other_id(image_id: str, digests: Sequence[str]) -> str:
-    """Returns another ImageId for an image whose own belongs to a different image.
-
-    Args:
-        image_id: the image's own ImageId
-        digests: SHA-256 of all its files
-    """
+    """Returns another ImageId for an image whose own belongs to a different image."""
     return "i" + hashlib.sha256("\n".join([image_id, *digests]).encode()).hexdigest()[:32]
 
 

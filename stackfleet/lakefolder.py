@@ -22,7 +22,7 @@ MOST_FILES = 1 << 20
 MOST_LOG_BYTES = 1 << 30
 """The most bytes of the log that are read: its newest checkpoint and later commits."""
 MOST_ACTIONS = 1 << 22
-"""The most rows of a checkpoint."""
+"""The most rows of a checkpoint, and values of a column of its row groups."""
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(\.\d{10}\.\d{10})?\.parquet")
@@ -187,11 +187,14 @@ def _look_at_checkpoint(path: pathlib.Path) -> None:
     import pyarrow.parquet as pq
 
     try:
-        rows = pq.read_metadata(path).num_rows
-    except pa.ArrowException as error:
+        facts = pq.read_metadata(path)
+        groups = [facts.row_group(number) for number in range(facts.num_row_groups)]
+        # One row may have a list of any length.
+        values = [group.column(place).num_values for group in groups for place in range(group.num_columns)]
+    except (pa.ArrowException, OSError) as error:
         raise StoreError(f"{path.name} cannot be read") from error
-    if rows > MOST_ACTIONS:
-        raise StoreError(f"{path.name} has more than {MOST_ACTIONS:,} rows")
+    if max([facts.num_rows, *values]) > MOST_ACTIONS:
+        raise StoreError(f"{path.name} has more than {MOST_ACTIONS:,} rows, or so many in a list")
 
 
 def _is_whole(path: pathlib.Path) -> bool:

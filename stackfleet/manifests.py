@@ -59,7 +59,7 @@ def parsed(text: str, image_id: str) -> Manifest:
     version = content.get("manifest")
     if type(version) is int and version != MANIFEST_VERSION:
         raise ManifestError(f"it has version {version}, not {MANIFEST_VERSION}")
-    for name, fits in _FORMS.items():
+    for name, (fits, _) in _MEMBERS.items():
         if name not in content:
             raise ManifestError(f"it lacks {name}")
         if not fits(content[name]):
@@ -150,28 +150,51 @@ def _is_table(value: object) -> bool:
     return _counted(value.get("rows")) and isinstance(digest, str) and _SHA256.fullmatch(digest) is not None
 
 
-_FORMS: dict[str, Fits] = {
-    "manifest": _number,
-    "image_id": is_image_id,
-    "status": lambda value: value in (DONE, FAILED),
-    **dict.fromkeys(("reason", "path", "probe", "reading_digest", "case", "note", "run"), _text),
-    **dict.fromkeys(("worker", "machine", "exit", "log"), _text),
-    "attempt": _matching(_ATTEMPT),
-    **dict.fromkeys(("size", "memory", "warnings"), _counted),
-    "modified": _number,
-    "seconds": _seconds,
-    "files": _every_item(_record({"path": _text, "size": _maybe(_number), "sha256": _maybe(_text)})),
-    "identity": _maybe(
-        _record({"own": _text, "of": _text, "compared": _text, "digests": _every_item(_text)})
+_TEXTS = ["VARCHAR"]
+_PLAIN: tuple[Fits, Any] = (_text, "VARCHAR")
+_COUNTED: tuple[Fits, Any] = (_counted, "BIGINT")
+_TIME: tuple[Fits, Any] = (_time, "TIMESTAMPTZ")
+
+_MEMBERS: dict[str, tuple[Fits, Any]] = {
+    "manifest": (_number, None),
+    "image_id": (is_image_id, None),
+    "probe": (_text, None),
+    "reading_digest": (_text, None),
+    "modified": (_number, None),
+    "status": (lambda value: value in (DONE, FAILED), "VARCHAR"),
+    "reason": _PLAIN,
+    "truncated": (lambda value: value is None or type(value) is bool, "BOOLEAN"),
+    "missing_share": (_maybe(_counted), "BIGINT"),
+    "path": _PLAIN,
+    "copies": (_every_item(_text), _TEXTS),
+    "replaces": (_every_item(is_image_id), _TEXTS),
+    "case": _PLAIN,
+    "note": _PLAIN,
+    "exit": _PLAIN,
+    "seconds": (_seconds, "DOUBLE"),
+    "memory": _COUNTED,
+    "warnings": _COUNTED,
+    "attempt": (_matching(_ATTEMPT), "VARCHAR"),
+    "started": _TIME,
+    "ended": _TIME,
+    "size": _COUNTED,
+    "files": (
+        _every_item(_record({"path": _text, "size": _maybe(_number), "sha256": _maybe(_text)})),
+        [{"path": "VARCHAR", "size": "BIGINT", "sha256": "VARCHAR"}],
     ),
-    "copies": _every_item(_text),
-    "warning_texts": _every_item(_text),
-    "tables": _every_value(_is_table),
-    "versions": _every_value(_text),
-    "started": _time,
-    "ended": _time,
-    "replaces": _every_item(is_image_id),
-    "truncated": lambda value: value is None or type(value) is bool,
-    "missing_share": _maybe(_counted),
+    "identity": (
+        _maybe(_record({"own": _text, "of": _text, "compared": _text, "digests": _every_item(_text)})),
+        {"own": "VARCHAR", "of": "VARCHAR", "compared": "VARCHAR", "digests": _TEXTS},
+    ),
+    "tables": (_every_value(_is_table), "MAP(VARCHAR, STRUCT(rows BIGINT, digest VARCHAR))"),
+    "versions": (_every_value(_text), "MAP(VARCHAR, VARCHAR)"),
+    "run": _PLAIN,
+    "worker": _PLAIN,
+    "machine": _PLAIN,
+    "warning_texts": (_every_item(_text), _TEXTS),
+    "log": _PLAIN,
 }
-"""The form of each value. Further values, which only people read, may be anything."""
+"""The form of each member, and its type in DuckDB, if any. Members that only people read are free."""
+
+SQL_TYPES = {name: kind for name, (_, kind) in _MEMBERS.items() if kind}
+"""Types of members in DuckDB; a value of another form becomes null."""

@@ -39,9 +39,6 @@ def opened(path: str) -> Any:
 
     The plugin's context and configuration belong to the input.
 
-    Args:
-        path: the image or dump
-
     Raises:
         NotOpenedError: Volatility finds no Windows kernel in the file, or cannot read it
     """

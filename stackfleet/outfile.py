@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pathlib
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from typing import IO
@@ -49,18 +51,49 @@ def _standard_output() -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _file(path: str) -> Iterator[IO[bytes]]:
-    unfinished = path
     # A link or a device, such as /dev/stdout, is written itself.
-    if not os.path.islink(path) and (os.path.isfile(path) or not os.path.exists(path)):
-        unfinished = f"{path}.{uuid.uuid4().hex}.part"
+    itself = os.path.islink(path) or (os.path.exists(path) and not os.path.isfile(path))
+    with open(path, "wb") if itself else whole_file(pathlib.Path(path)) as stream:
+        yield stream
+
+
+@contextlib.contextmanager
+def whole_file(path: pathlib.Path) -> Iterator[IO[bytes]]:
+    """Yields a new file for writing, which then takes a name in one step, also from a link.
+
+    Raises:
+        OSError: it cannot be written; what has the name is unchanged
+    """
+    unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
-        with open(unfinished, "wb") as stream:
+        with unfinished.open("xb") as stream:
             yield stream
-        os.replace(unfinished, path)
+        replace(unfinished, path)
     finally:
-        if unfinished != path:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(unfinished)
+        unfinished.unlink(missing_ok=True)
+
+
+_IN_USE = (5, 32)
+"""ERROR_ACCESS_DENIED and ERROR_SHARING_VIOLATION."""
+_PAUSES = (0.01, 0.05, 0.2, 0.5, 1.0)
+"""Pauses in seconds while another process reads the file."""
+
+
+def replace(temporary: pathlib.Path, path: pathlib.Path) -> None:
+    """Gives a file the name of another in one step; Windows refuses this while another process reads that.
+
+    Raises:
+        OSError: the file could not be replaced; it is unchanged
+    """
+    for pause in _PAUSES:
+        try:
+            os.replace(temporary, path)
+            return
+        except OSError as error:
+            if getattr(error, "winerror", None) not in _IN_USE:
+                raise
+        time.sleep(pause)
+    os.replace(temporary, path)
 
 
 def say(text: str) -> None:

@@ -61,6 +61,8 @@ class Progress:
         with self._lock:
             if message["state"] == "refused":
                 self._print(f"refused: {message['reason']}")
+            elif message["state"] == "ended":
+                self._running.pop(message["path"], None)
             elif message["path"] not in self._ended:
                 # A message may arrive behind the report of the image's end.
                 self._running[message["path"]] = message

@@ -31,26 +31,22 @@ MOST_NAMED = 20
 RARE_MEMORY = "1500MB"
 """Default memory limit of DuckDB for `rare`: more goes to the folder for temporary files."""
 
-Commands = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Add = Callable[..., argparse.ArgumentParser]
+"""A function of name, function and help of a command, which adds it to the command line."""
 
 
-def add_to(commands: Commands, count: Callable[[str], int]) -> None:  # type: ignore[valid-type]
-    """Adds the commands to a command line.
-
-    Args:
-        commands: argument parsers to which the commands are added
-        count: function that parses a number above 0
-    """
-    status = _command(commands, "status", _status, "the state of each image, and why images failed")
+def add_to(add: Add, count: Callable[[str], int]) -> None:
+    """Adds the commands to a command line; `count` parses a number above 0."""
+    status = _command(add, "status", _status, "the state of each image, and why images failed")
     status.add_argument(
         "--verify",
         action="store_true",
         help="read all rows, and compare them with the digests in the manifests",
     )
-    sql = _command(commands, "sql", _sql, "run a query; each table is a view, and so are manifests and hosts")
+    sql = _command(add, "sql", _sql, "run a query; each table is a view, and so are manifests and hosts")
     sql.add_argument("sql", metavar="SQL", help="the query; - reads standard input")
     findings_command = _command(
-        commands, "findings", _findings, "findings of all images: the worst first, then the rarest"
+        add, "findings", _findings, "findings of all images: the worst first, then the rarest"
     )
     findings_command.add_argument(
         "--severity", choices=SEVERITIES, default=SEVERITIES[-1], help="lowest severity to list"
@@ -72,27 +68,24 @@ def add_to(commands: Commands, count: Callable[[str], int]) -> None:  # type: ig
     findings_command.add_argument(
         "--unchecked", action="store_true", help="also list checks that could not run"
     )
-    rare = _command(commands, "rare", _rare, "stacks that few hosts have, the rarest first")
+    rare = _command(add, "rare", _rare, "stacks that few hosts have, the rarest first")
     _of_stacks(rare, questions.CRASH_KEYS)
     rare.add_argument("--max-hosts", type=count, default=2, help="most hosts with a stack (default: 2)")
     rare.add_argument("--limit", type=int, default=50, help="most rows; 0 for all (default: 50)")
     rare.set_defaults(memory_limit=RARE_MEMORY)
-    differ = _command(commands, "diff", _diff, "stacks that are new, gone or changed in count")
+    differ = _command(add, "diff", _diff, "stacks that are new, gone or changed in count")
     differ.add_argument("first", metavar="A", help="ImageIds, hosts, files or case=NAME, separated by commas")
     differ.add_argument("second", metavar="B", help="images to compare with A, in the same form")
     _of_stacks(differ)
 
     text = "what threads of all images wait for, and deadlocks: the worst first, then those on most hosts"
-    waits.add_to(_command(commands, "waits", waits.asked, text))
-    _add_export(commands)
-    _add_report(commands)
+    waits.add_to(_command(add, "waits", waits.asked, text))
+    _add_export(add)
+    _add_report(add)
 
 
-def _add_report(commands: Commands) -> None:  # type: ignore[valid-type]
-    text = "write pages for a browser: one about all images, and one about each"
-    command = commands.add_parser("report", help=text, description=text)  # type: ignore[attr-defined]
-    command.set_defaults(command=_report)
-    command.add_argument("lake", metavar="LAKE", help="folder of the lake")
+def _add_report(add: Add) -> None:
+    command = add("report", _report, "write pages for a browser: one about all images, and one about each")
     command.add_argument(
         "-o",
         "--output",
@@ -152,11 +145,8 @@ def _chosen(database: Database, images: Optional[str]) -> Optional[list[str]]:
     return group(database, images)
 
 
-def _add_export(commands: Commands) -> None:  # type: ignore[valid-type]
-    text = "write stacks in the formats of other programs"
-    command = commands.add_parser("export", help=text, description=text)  # type: ignore[attr-defined]
-    command.set_defaults(command=_export)
-    command.add_argument("lake", metavar="LAKE", help="folder of the lake")
+def _add_export(add: Add) -> None:
+    command = add("export", _export, "write stacks in the formats of other programs")
     command.add_argument("--to", required=True, choices=sorted(LINES), help="output format")
     command.add_argument("--output", metavar="FILE", help="output file (default: standard output)")
     command.add_argument("--table", choices=list(TABLES), default=TRACES, help="table, with --to jsonl")
@@ -249,14 +239,9 @@ def _more_damaged(lake: Lake, contents: Contents, depth: Depth) -> Optional[tupl
 
 
 def _command(
-    commands: Commands,  # type: ignore[valid-type]
-    name: str,
-    run: Callable[[argparse.Namespace, Database], Question],
-    text: str,
+    add: Add, name: str, run: Callable[[argparse.Namespace, Database], Question], text: str
 ) -> argparse.ArgumentParser:
-    command: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)  # type: ignore[attr-defined]
-    command.set_defaults(command=lambda options: _answer(options, run))
-    command.add_argument("lake", metavar="LAKE", help="folder of the lake")
+    command = add(name, lambda options: _answer(options, run), text)
     command.add_argument("--format", choices=output.FORMATS, default=output.TABLE, help="output format")
     command.add_argument("--output", metavar="FILE", help="output file (default: standard output)")
     command.add_argument(

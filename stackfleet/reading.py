@@ -39,12 +39,7 @@ _OFTEN = 1.0
 
 
 class ImageTables:
-    """The tables of an image.
-
-    Args:
-        plugin: plugin that is built on the image
-        reading: options for reading the image
-    """
+    """The tables of an image."""
 
     def __init__(self, plugin: Any, reading: Reading) -> None:
         self._reading = reading

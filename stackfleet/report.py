@@ -12,9 +12,7 @@ import errno
 import operator
 import os
 import pathlib
-import time
 import urllib.parse
-import uuid
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple, Optional
 
@@ -28,6 +26,7 @@ from .database import Database
 from .imagepage import OF_FRAMES, card, image_pages, of_check, together
 from .lake import Contents, Lake
 from .manifests import DONE
+from .outfile import whole_file
 from .sqltext import quoted
 
 Manifest = dict[str, Any]
@@ -177,11 +176,7 @@ class Report:
         return {key: self._lists.frames(stack) for key, stack in stacks.items()}
 
     def _spread(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Returns the data of a card about the hosts with the same finding.
-
-        Args:
-            row: row of `findings.found`
-        """
+        """Returns the data of a card about the hosts with the same finding."""
         places = [
             {
                 "image": self._link(item["ImageId"]),
@@ -333,34 +328,6 @@ def _worst(image: dict[str, Any]) -> tuple[Any, ...]:
 
 def _write(path: pathlib.Path, title: str, data: dict[str, Any]) -> None:
     """Writes a page in one step. A link with the same name is replaced; the link's target stays as it is."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        with temporary.open("xb") as stream:
-            for piece in page(title, data):
-                stream.write(piece.encode())
-        replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-_IN_USE = (5, 32)
-"""ERROR_ACCESS_DENIED and ERROR_SHARING_VIOLATION."""
-_PAUSES = (0.01, 0.05, 0.2, 0.5, 1.0)
-"""Pauses in seconds while another process reads the file."""
-
-
-def replace(temporary: pathlib.Path, path: pathlib.Path) -> None:
-    """Gives a file the name of another in one step; Windows refuses this while another process reads that.
-
-    Raises:
-        OSError: the file could not be replaced; it is unchanged
-    """
-    for pause in _PAUSES:
-        try:
-            os.replace(temporary, path)
-            return
-        except OSError as error:
-            if getattr(error, "winerror", None) not in _IN_USE:
-                raise
-        time.sleep(pause)
-    os.replace(temporary, path)
+    with whole_file(path) as stream:
+        for piece in page(title, data):
+            stream.write(piece.encode())

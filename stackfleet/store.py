@@ -13,7 +13,7 @@ import contextlib
 import os
 import pathlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
 import pyarrow as pa
@@ -35,6 +35,11 @@ _SETTINGS = {
 }
 """Statistics of one column are kept. A checkpoint replaces old commits, which then end with it."""
 
+READ_AT_A_TIME = {"batch_size": 1 << 13, "batch_readahead": 2, "fragment_readahead": 2}
+"""Limits of a scanner of Arrow; its own are 131,072 rows of 16 batches of 4 files, which have any size."""
+MOST_BYTES = 1 << 30
+"""The most bytes of rows that are held together."""
+
 _TRIES = 15
 """The most times that Delta moves a commit behind others that do not touch its images."""
 
@@ -44,37 +49,70 @@ class ConflictError(StoreError):
 
 
 class File(NamedTuple):
-    """A file of the table: path below the lake, name of the table, bytes, and number of rows."""
+    """A file of the table.
+
+    Attributes:
+        path: path below the lake
+        table: name of the table
+        size, rows: number of bytes, and of rows
+        first, last: the least and the greatest ImageId; None if the log does not state it
+    """
 
     path: str
     table: str
     size: int
     rows: int
+    first: Optional[str]
+    last: Optional[str]
+
+    def may_have(self, image_ids: Iterable[str]) -> bool:
+        """Returns whether the file may have rows of one of some images."""
+        if self.first is None or self.last is None:
+            return True
+        return any(self.first <= image_id <= self.last for image_id in image_ids)
 
 
 class Snapshot(NamedTuple):
     """The table at one version.
 
     Attributes:
-        version: number of the version
         files: the files that can be read, or that no listing contradicts
         faults: reasons why other files are left out, by path
         of_files: returns the Arrow dataset of files
+        opened: the table of Delta at this version
     """
 
-    version: int
     files: Sequence[File]
     faults: Mapping[str, str]
     of_files: Callable[[Sequence[File]], Any]
+    opened: Any
 
-    def datasets(self, table: str) -> Any:
-        """Returns the Arrow dataset of a table."""
-        return self.of_files([file for file in self.files if file.table == table])
+    def datasets(self, table: str, image_ids: Optional[Collection[str]] = None) -> Any:
+        """Returns the Arrow dataset of a table; with ImageIds, of the files that may have rows of these."""
+        files = [file for file in self.files if file.table == table]
+        if image_ids is not None:
+            files = [file for file in files if file.may_have(image_ids)]
+        return self.of_files(files)
 
     def without(self, faults: Mapping[str, str]) -> Snapshot:
         """Returns the version without some of its files."""
         files = [file for file in self.files if file.path not in faults]
         return self._replace(files=files, faults={**self.faults, **faults})
+
+
+def within(batches: Iterable[Any], schema: Any) -> Any:
+    """Returns rows as one table.
+
+    Raises:
+        StoreError: they need more than MOST_BYTES
+    """
+    held, size = [], 0
+    for batch in batches:
+        size += batch.nbytes
+        if size > MOST_BYTES:
+            raise StoreError(f"its rows need more than {MOST_BYTES:,} bytes of memory")
+        held.append(batch)
+    return pa.Table.from_batches(held, schema)
 
 
 def is_remote(uri: str) -> bool:
@@ -118,79 +156,68 @@ class Store:
         with _explained():
             return DeltaTable.is_deltatable(self.uri)
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, writing: bool = False) -> Snapshot:
         """Returns the newest version of the table.
 
+        Args:
+            writing: whether a commit follows: a table that does not exist is created, and torn commits go
+
         Raises:
-            StoreError: there is no table that can be read
+            StoreError: there is no table that can be read, or written
         """
-        opened = self._opened()
+        opened = self._writable() if writing else self._opened()
         with _explained():
             actions = pa.table(opened.get_add_actions(flatten=True))
-            wanted = ("path", "size_bytes", "num_records")
             if actions.num_rows > MOST_FILES:
                 raise StoreError(f"it has more than {MOST_FILES:,} files")
-            if actions.num_rows and not set(wanted) <= set(actions.column_names):
+            if actions.num_rows and not {"path", "size_bytes", "num_records"} <= set(actions.column_names):
                 raise StoreError("its log lacks the numbers of rows")
-            listed = [actions.column(name).to_pylist() if actions.num_rows else [] for name in wanted]
+            listed = actions.to_pylist()
+            sizes = None if self.folder is None else lakefolder.sizes(self.folder, _PARTITION)
         files, faults = [], {}
-        sizes = None
-        if self.folder is not None:
-            with _explained():
-                sizes = lakefolder.sizes(self.folder, _PARTITION)
-        for path, size, rows in zip(*listed):
+        for item in listed:
+            path, size, rows = item["path"], item["size_bytes"], item["num_records"]
             match = DATA_FILE.fullmatch(path)
             problem = _fault(path, size, rows, sizes) if match else "it is no file of this lake"
             if match is None or problem:
                 faults[path] = problem
             else:
-                files.append(File(path, match[1], size, rows))
-        return Snapshot(opened.version(), files, faults, self._datasets(opened))
+                bounds = item.get("min.ImageId"), item.get("max.ImageId")
+                files.append(File(path, match[1], size, rows, *bounds))
+        return Snapshot(files, faults, self._datasets(opened), opened)
 
-    def commits_of(self, names: Iterable[str]) -> dict[str, int]:
-        """Returns how often each image was committed, by ImageId; 0 for an image that is not in the table.
-
-        Raises:
-            StoreError: the table cannot be read
-        """
-        if not self.exists():
-            return dict.fromkeys(names, 0)
-        opened = self._opened()
-        return {name: opened.transaction_version(name) or 0 for name in names}
-
-    def commit(self, batches: Iterator[Any], versions: Mapping[str, int], replaced: str = "") -> None:
+    def commit(
+        self, snapshot: Snapshot, batches: Iterator[Any], image_ids: Iterable[str], replaced: str = ""
+    ) -> None:
         """Adds rows in one step, which is on the disk when this returns.
 
         Args:
+            snapshot: the version that was looked at
             batches: record batches with the schema of the table
-            versions: for each image that the commit changes, the number of its commits before
+            image_ids: the images that the commit changes
             replaced: SQL condition for the rows that the new ones replace; empty for none
 
         Raises:
-            ConflictError: another writer changed one of the images since `versions` was read
+            ConflictError: another writer has changed one of the images since that version
             StoreError: the table cannot be written
         """
         from deltalake import CommitProperties, Transaction, write_deltalake
 
-        opened = self._writable()
-        reader = pa.RecordBatchReader.from_batches(self.schema, batches)
+        before = snapshot.opened.version()
+        # Delta refuses a transaction whose name a later version has, too.
         properties = CommitProperties(
             max_commit_retries=_TRIES,
-            app_transactions=[Transaction(name, number + 1) for name, number in versions.items()],
+            app_transactions=[Transaction(image_id, before + 1) for image_id in image_ids],
         )
-        before = opened.version()
+        replacing: dict[str, Any] = {"mode": "overwrite", "predicate": replaced} if replaced else {}
         with _explained():
-            for name, number in versions.items():
-                if (opened.transaction_version(name) or 0) != number:
-                    raise ConflictError(f"another run has written {name}")
-            adding: dict[str, Any] = {"mode": "append", "schema_mode": "merge"}
-            replacing = {"mode": "overwrite", "predicate": replaced}
             write_deltalake(
-                opened,
-                reader,
+                snapshot.opened,
+                pa.RecordBatchReader.from_batches(self.schema, batches),
+                # An older version may have created the lake with fewer columns.
+                **{"mode": "append", "schema_mode": "merge", **replacing},
                 commit_properties=properties,
                 writer_properties=_writer_properties(),
-                **(replacing if replaced else adding),
             )
         self._sync(before)
 
@@ -284,10 +311,16 @@ class Store:
         fields = [field for field in (*stored, *self.schema) if field.name != _PARTITION]
         schema = pa.schema({field.name: field for field in reversed(fields)}.values())
 
+        class Bounded(pds.FileSystemDataset):
+            """Few rows are held at a time: a file of 8 KB may have millions of long texts."""
+
+            def scanner(self, **options: Any) -> Any:
+                return pds.Dataset.scanner(self, **{**options, **READ_AT_A_TIME})
+
         def dataset(files: Sequence[File]) -> Any:
             used = filesystem or opened.to_pyarrow_dataset().filesystem
             fragments = [form.make_fragment(file.path, filesystem=used) for file in files]
-            return pds.FileSystemDataset(fragments, schema, form, used)
+            return Bounded(fragments, schema, form, used)
 
         return dataset
 

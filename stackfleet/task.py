@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import pathlib
 import platform
 import tempfile
@@ -17,8 +18,8 @@ from distributed.worker import thread_state
 
 from . import provenance, versions
 from .child_process import Attempt, Outcome, StoppedError
-from .identity import Identities, KnownImage
-from .job import Job, to_json
+from .identity import Identities
+from .job import Job
 from .lake import Lake, LakeError, NewImage, unopened
 from .manifests import DONE, FAILED, MANIFEST_VERSION, Manifest, cut_text
 
@@ -94,7 +95,12 @@ def run_image(job: Job) -> Report:
     Raises:
         AttemptFailedError: the attempt failed, and another attempt may succeed
     """
-    return run_at(job, TaskPlace(job.custody.run))
+    place = TaskPlace(job.custody.run)
+    try:
+        return run_at(job, place)
+    finally:
+        # The result takes another way, and may arrive after the start of the next image.
+        place.send({"path": job.path, "state": "ended"})
 
 
 def run_at(job: Job, place: TaskPlace) -> Report:
@@ -158,7 +164,7 @@ def run_at(job: Job, place: TaskPlace) -> Report:
     return report
 
 
-def manifest(job: Job, outcome: Outcome, known: Optional[KnownImage], place: TaskPlace) -> Manifest:
+def manifest(job: Job, outcome: Outcome, known: Optional[dict[str, Any]], place: TaskPlace) -> Manifest:
     """Returns the manifest of an attempt, without its tables and times."""
     facts = outcome.facts or {}
     return {
@@ -173,14 +179,14 @@ def manifest(job: Job, outcome: Outcome, known: Optional[KnownImage], place: Tas
         "modified": job.modified,
         "probe": job.probe,
         "files": facts.get("files") or outcome.identified.get("files", []),
-        "identity": None if known is None else known.manifest_entry(),
+        "identity": known,
         "copies": [],
         "replaces": [image_id for image_id in job.replaces if image_id != outcome.image_id],
         "tables": facts.get("tables", {}),
-        "reading": to_json(job.reading),
+        "reading": dataclasses.asdict(job.reading),
         "reading_digest": job.reading.digest(),
         "versions": {**versions.of_packages(), **place.versions},
-        "limits": to_json(job.limits),
+        "limits": dataclasses.asdict(job.limits),
         "case": job.custody.case,
         "note": job.custody.note,
         "run": job.custody.run,

@@ -37,10 +37,6 @@ ORDER BY EventTime, ImageId, Finding, PID, TID, Address"""
 class Events:
     """The events of a lake.
 
-    Args:
-        database: the lake
-        where: SQL condition for stacks
-
     Attributes:
         cut: number of fields that were truncated
     """

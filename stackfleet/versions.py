@@ -51,13 +51,7 @@ def of_plugins() -> dict[str, str]:
 
 
 def differences(mine: dict[str, str], theirs: dict[str, str], names: Sequence[str] = MUST_AGREE) -> list[str]:
-    """Returns in words how two sets of versions differ.
-
-    Args:
-        mine: versions of the client
-        theirs: versions of a worker
-        names: packages that must agree
-    """
+    """Returns in words how two sets of versions differ."""
     return [
         f"{name} {theirs.get(name, 'is missing')} instead of {mine.get(name, 'none')}"
         for name in names

@@ -59,9 +59,6 @@ _NONE = {0}
 class TableFiles:
     """The rows of an image in a folder of their own, one file for each table, until they are committed.
 
-    Args:
-        folder: an existing folder
-
     Attributes:
         rows: number of rows, by table
         paths: files of the tables
@@ -81,12 +78,7 @@ class TableFiles:
         return {name: digest.rows for name, digest in self._digests.items()}
 
     def write(self, table: str, columns: Sequence[Any]) -> None:
-        """Writes a batch of rows of a table.
-
-        Args:
-            table: name of the table
-            columns: Arrow arrays, one for each column
-        """
+        """Writes a batch of rows of a table."""
         count = len(columns[0])
         if count:
             first = self._digests[table].rows
@@ -129,12 +121,7 @@ def _with_row(schema: Any) -> Any:
 
 
 class StackWriter:
-    """Writes stacks, their frames, and the versions of modules that are in their keys.
-
-    Args:
-        tables: converts stacks and frames to rows
-        files: files to which the rows are written
-    """
+    """Writes stacks, their frames, and the versions of modules that are in their keys."""
 
     def __init__(self, tables: FlatTables, files: TableFiles) -> None:
         self._tables = tables
@@ -210,12 +197,7 @@ class StackWriter:
         return len(self._distinct) - 1
 
     def _module_set(self, stack: StackRecord, places: Sequence[int]) -> Optional[int]:
-        """Returns the number of the set of module versions in the key of a stack; None if there are none.
-
-        Args:
-            stack: the stack
-            places: places of the stack's frames
-        """
+        """Returns the number of the set of module versions in the key of a stack; None if there are none."""
         if stack.walked:
             places = [
                 place

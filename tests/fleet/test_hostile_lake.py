@@ -8,6 +8,8 @@ import json
 import os
 import pathlib
 import shutil
+import subprocess
+import sys
 from typing import Any, Callable, Dict, List
 
 import pyarrow as pa
@@ -345,6 +347,72 @@ def test_a_lake_of_too_many_files_or_bytes_is_refused(
     with monkeypatch.context() as patch:
         patch.setattr(lakefolder, "MOST_ACTIONS", 3)
         assert "more than 3 rows" in called("status", attack.lake).stderr
+
+
+def unfolding(attack: Attack, rows: int, letters: int) -> None:
+    """Puts a small file in the place of the stacks of `i1`: each of its many rows has the same long text."""
+    schema = pa.schema(DeltaTable(str(attack.lake)).schema().to_arrow())
+    place = pa.repeat(pa.scalar(0, pa.int32()), rows)
+    texts = {"ImageId": "i1", "TraceId": "std:0", "Kind": "std", "StackKey": "k", "Stack": "x" * letters}
+    columns = {name: pa.DictionaryArray.from_arrays(place, pa.array([text])) for name, text in texts.items()}
+    columns["Row"] = pa.repeat(pa.scalar(0, schema.field("Row").type), rows)
+    path = attack.file().with_name("z.parquet")
+    pq.write_table(pa.table(columns), path, compression="zstd", row_group_size=rows)
+    size = path.stat().st_size
+    assert size < rows * letters // 1000
+    replaced = next(item for item in sorted(path.parent.iterdir()) if item != path and "i1" in ids(item))
+    gone = {"path": f"Table=traces/{replaced.name}", "deletionTimestamp": 1, "dataChange": True}
+    bounds = {"minValues": {"ImageId": "i1"}, "maxValues": {"ImageId": "i1"}, "nullCount": {}}
+    stats = json.dumps({"numRecords": rows, **bounds})
+    add = added("Table=traces/z.parquet", size=size, stats=stats)
+    attack.commit({"remove": {**gone, "partitionValues": {"Table": "traces"}}}, add)
+
+
+def ids(path: pathlib.Path) -> List[Any]:
+    return pq.read_table(path, columns=["ImageId"]).column(0).unique().to_pylist()
+
+
+def most_memory(*arguments: object) -> int:
+    """Runs a command; returns the most bytes that it held."""
+    code = "import sys; from stackfleet import cli; cli.main(); print(open('/proc/self/status').read())"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    return int(done.stdout.partition("VmHWM:")[2].split()[0]) << 10
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="asks Linux for the memory of a process")
+def test_a_small_file_that_unfolds_to_gigabytes(attack: Attack) -> None:
+    """200 KB are 1.2 GB of texts: few of them are held at a time."""
+    unfolding(attack, 300_000, 4000)
+    sql = "SELECT count(*) FROM traces WHERE Stack <> 'b'"
+    for arguments in (["sql", attack.lake, sql], ["status", attack.lake, "--verify"]):
+        assert most_memory(*arguments) < 1 << 30, arguments
+
+
+def test_an_answer_of_more_bytes_than_are_held_is_refused(
+    attack: Attack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unfolding(attack, 10_000, 4000)
+    monkeypatch.setattr(store, "MOST_BYTES", 1 << 20)
+    done = called("sql", attack.lake, "SELECT Stack FROM traces")
+    assert (done.returncode, "need more than 1,048,576 bytes" in done.stderr) == (2, True), done.stderr
+    assert called("sql", attack.lake, "SELECT count(*) FROM traces").returncode == 0
+
+
+def test_a_checkpoint_of_one_row_with_a_long_list(attack: Attack) -> None:
+    """The list of features that a protocol needs: millions of nulls in 8 KB."""
+    number = lakefolder.MOST_ACTIONS + 1
+    features = pa.ListArray.from_arrays([0, number], pa.nulls(number, pa.string()))
+    protocol = pa.StructArray.from_arrays(
+        [pa.array([1], pa.int32()), pa.array([2], pa.int32()), features],
+        ["minReaderVersion", "minWriterVersion", "readerFeatures"],
+    )
+    path = attack.log / f"{2:020}.checkpoint.parquet"
+    pq.write_table(pa.table({"protocol": protocol}), path, compression="zstd")
+    assert path.stat().st_size < 1 << 14
+    done = called("status", attack.lake)
+    assert (done.returncode, "so many in a list" in done.stderr) == (2, True), done.stderr
 
 
 def test_an_image_is_not_compared_with_a_pipe(few: Fleet, tmp_path: pathlib.Path) -> None:

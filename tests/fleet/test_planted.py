@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 import shutil
@@ -15,7 +16,7 @@ from typing import Dict, List
 import pytest
 
 from stackfleet import child_process
-from stackfleet.job import Reading, to_json
+from stackfleet.job import Reading
 from stackfleet.lake import Lake
 from tests.conftest import ROOT
 from tests.support import fleetlakes
@@ -91,7 +92,11 @@ def test_a_path_with_an_empty_entry_is_not_the_current_folder(
         monkeypatch.chdir(evidence)
         with tempfile.TemporaryFile() as log, child_process.ChildProcess(log) as process:
             process.send(
-                {"check": True, "reading": to_json(Reading(offline=True)), "lake": str(evidence / "lake")}
+                {
+                    "check": True,
+                    "reading": dataclasses.asdict(Reading(offline=True)),
+                    "lake": str(evidence / "lake"),
+                }
             )
             answer = process.hear(120)
             assert answer is not None and "versions" in answer, child_process.tail(log)

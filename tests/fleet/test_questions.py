@@ -290,6 +290,45 @@ def test_an_image_against_itself_is_nothing(reboots: pathlib.Path) -> None:
     assert ask("diff", reboots, "after.dmp", "after.dmp", "--partial") == []
 
 
+def test_guessed_stacks_outside_any_file_are_a_group_of_their_own(tmp_path: pathlib.Path) -> None:
+    """An implant's own thread has no module, and so no exact key."""
+    new_lake = fleetlakes.new_lake(tmp_path / "lake")
+    implant = stack("implant", None, Unbacked=3, KeyQuality="partial", Incomplete=True)
+    for number in range(6):
+        rows = [stack("all"), *([implant, stack("one"), stack("cut", Incomplete=True)] if not number else [])]
+        fleetlakes.add(new_lake, f"i{number}", host=f"PC-{number}", traces=rows, **modules(COMMON))
+    rows = ask("rare", new_lake.uri)
+    assert [(row["Stack"], row["KeyQuality"], row["Among"]) for row in rows] == [
+        ("one", "exact", 6),
+        ("implant", "guessed", None),
+    ]
+    assert "1 stacks are left out" in called("rare", new_lake.uri).stderr
+
+
+def test_tables_fit_a_terminal_and_wide_shows_all(tmp_path: pathlib.Path) -> None:
+    new_lake = fleetlakes.new_lake(tmp_path / "lake")
+    long = {"Process": "a" * 90, "Stack": "; ".join(["driver!Function+0x10"] * 30)}
+    found = {"Severity": "high", "Finding": "unbacked", "Symbol": "s" * 90, "Evidence": "e" * 300}
+    for number in range(2):
+        name = f"PC-{number}" + "X" * 90
+        rows = [{**stack(f"{number}"), **long}]
+        fleetlakes.add(new_lake, f"i{number}", host=name, traces=rows, findings=[found], **modules(COMMON))
+    for arguments in (["status"], ["rare"], ["findings"], ["findings", "--each"], ["diff", "i0", "i1"]):
+        command, *more = arguments
+        narrow, wide = (called(command, new_lake.uri, *more, *option).stdout for option in ([], ["--wide"]))
+        assert max(map(len, narrow.splitlines())) <= 120 < max(map(len, wide.splitlines()))
+        assert len(narrow.splitlines()[0].split("|")) < len(wide.splitlines()[0].split("|"))
+
+
+def test_the_state_of_an_image_that_failed_is_in_the_exit_code(tmp_path: pathlib.Path) -> None:
+    new_lake = fleetlakes.new_lake(tmp_path / "lake")
+    fleetlakes.add(new_lake, "i1")
+    assert called("status", new_lake.uri).returncode == 0
+    new_lake.add(NewImage(fleetlakes.manifest("u1", {}, status="failed", reason="no kernel")))
+    assert called("status", new_lake.uri).returncode == 3
+    assert "no name: i1" in called("sql", new_lake.uri, "SELECT HostText FROM hosts").stdout
+
+
 def test_counts_are_compared(tmp_path: pathlib.Path) -> None:
     new_lake = fleetlakes.new_lake(tmp_path / "lake")
     fleetlakes.add(new_lake, "i1", traces=[stack("a", Count=2), stack("b")])

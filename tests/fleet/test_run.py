@@ -15,10 +15,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, Set
 
 import pytest
+from deltalake import DeltaTable
 
+from stackfleet import lake as lake_module
 from stackfleet.lake import Lake, unopened
 from tests.support.fleetimages import Fleet, Machine, new_fleet
-from tests.support.fleetrun import fleet, manifests, rows
+from tests.support.fleetrun import called, fleet, manifests, rows
 from tests.support.only import only
 
 Manifests = Dict[str, Dict[str, Any]]
@@ -272,3 +274,16 @@ def test_runs_with_other_symbol_folders_leave_each_other_their_tables(
         assert tables
         assert tables <= _listed(lake)
     assert not list(home.rglob("identifier.cache"))
+
+
+def test_files_are_merged_while_a_run_goes_on(
+    few: Fleet, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run of many images would else have six files for each, and look at all of them in each commit."""
+    monkeypatch.setattr(lake_module, "SMALL_FILES", 2)
+    lake = tmp_path / "lake"
+    done = called("run", *few.paths, "-o", lake, "--workers", 1, *few.options, seconds=400)
+    assert done.returncode == 0, done.stderr
+    operations = [item["operation"] for item in DeltaTable(str(lake)).history()]
+    assert operations.count("OPTIMIZE") > 1
+    assert called("status", lake, "--verify").returncode == 0

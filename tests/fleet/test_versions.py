@@ -34,8 +34,9 @@ def lake(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(begin, "_store", Store(uri, older))
     real = lakes.united
 
-    def united(table: str, batch: Any) -> Any:
-        whole = real(table, batch).append_column("PagesWanted", pa.nulls(batch.num_rows, pa.int64()))
+    def united(table: str, batches: List[Any]) -> Any:
+        rows = real(table, batches)
+        whole = rows.append_column("PagesWanted", pa.nulls(rows.num_rows, pa.int64()))
         return whole.select(["Table", *older.names])
 
     with monkeypatch.context() as old:
@@ -97,7 +98,7 @@ def test_a_column_of_another_type_is_refused_in_a_sentence(tmp_path: pathlib.Pat
         [pa.array(["traces"]), pa.array([1]), *(pa.nulls(1, field.type) for field in fields[1:])],
         schema=store.schema,
     )
-    store.commit(iter([batch]), {})
+    store.commit(store.snapshot(writing=True), iter([batch]), [])
     done = called("status", tmp_path / "lake")
     assert (done.returncode, "its column ImageId is int64, not string" in done.stderr) == (2, True), (
         done.stderr
