@@ -51,12 +51,7 @@ def _file(driver: Driver) -> str:
 
 
 class DumpDrivers:
-    """Lists drivers: the provider of `module_lists` and `unloaded_modules`.
-
-    Args:
-        image: the image of the dump
-        dump: its file
-    """
+    """Lists drivers: the provider of `module_lists` and `unloaded_modules`."""
 
     def __init__(self, image: Image, dump: TriageDump) -> None:
         self._dump = dump

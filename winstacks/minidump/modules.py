@@ -29,12 +29,7 @@ _NATIVE = ("ntdll.dll", "wow64.dll", "wow64base.dll", "wow64con.dll", "wow64cpu.
 
 
 class DumpModules:
-    """Lists the modules of a dump: the provider of `module_lists` and `unloaded_modules`.
-
-    Args:
-        image: the image of the dump
-        dump: its file
-    """
+    """Lists the modules of a dump: the provider of `module_lists` and `unloaded_modules`."""
 
     def __init__(self, image: Image, dump: Minidump) -> None:
         self._image = image

@@ -35,7 +35,6 @@ class MinidumpModule(NamedTuple):
             signature
         CvRecord: file range of the record that names the PDB
         code_view: content of that record, None without a record of kind RSDS
-        status: faults of the module
     """
 
     BaseOfImage: int
