@@ -59,9 +59,7 @@ def vendor_neighbour(stack: StackRecord, place: FramePlace, facts: CheckFacts) -
     """Returns the module outside Windows' folders that is next to code of no file; None if there is none.
 
     Args:
-        stack: the stack
         place: the frame in that code
-        facts: facts of the image
     """
     inner, outer = neighbour_frames(stack, place, facts)
     if inner is not None:
