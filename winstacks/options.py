@@ -152,10 +152,7 @@ def begins_as_a_dump(context: interfaces.context.ContextInterface) -> str:
 
 def is_small_dump(read: Callable[[int, int], bytes], size: int) -> bool:
     """Returns whether a file of `size` bytes is a small kernel dump, or only the header of a crash dump.
-
-    Args:
-        read: reads the file: takes an offset and a length
-    """
+    `read` takes an offset and a length."""
     place, header = SMALL_DUMPS.get(read(0, len(next(iter(SMALL_DUMPS)))), (0, 0))
     return bool(header) and (size <= header or read(place, len(SMALL_DUMP_TYPE)) == SMALL_DUMP_TYPE)
 
