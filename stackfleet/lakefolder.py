@@ -78,7 +78,6 @@ def sizes(folder: pathlib.Path, partition: str) -> dict[str, int]:
     """Returns the sizes in bytes of the files of tables, by path below the lake; links are left out.
 
     Args:
-        folder: the lake
         partition: name of the column by which the table is partitioned
 
     Raises:
@@ -102,7 +101,6 @@ def refuse_links(folder: pathlib.Path, partition: str) -> None:
     """Checks that what is written into the folders of tables stays in the lake.
 
     Args:
-        folder: the lake
         partition: name of the column by which the table is partitioned
 
     Raises:
@@ -126,7 +124,6 @@ def sync_commits(folder: pathlib.Path, before: int, data_file: re.Pattern[str]) 
     """Returns when the commits after a version, their files and their folders are on the disk.
 
     Args:
-        folder: the lake
         before: the version
         data_file: the form of the names of files below the lake
 
