@@ -77,6 +77,11 @@ class DumpDrivers:
         ]
         return entries, whole and len(entries) == len(found)
 
+    def has_list(self, space: AddressSpace) -> bool:
+        """Returns whether the file has a list of drivers: a header alone has none."""
+        member = self._dump.member
+        return not self._dump.header_only and bool(member("DriverCount") or member("DriverListOffset"))
+
     def process_modules(self, space: AddressSpace) -> LoaderList:
         """Returns an empty, incomplete list: the dump has no modules of processes."""
         return [], False
