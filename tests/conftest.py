@@ -49,6 +49,14 @@ checkedrows.install()
 gc.set_threshold(50_000, 20, 20)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_symbols() -> None:
+    """Gives Volatility the tests' own symbol folder before a test replaces its folders for a while."""
+    from tests.forge import context
+
+    context.symbol_directory()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     deep.configure(config.option.markexpr)
     # How long an example takes depends on what else the machine does.

@@ -17,28 +17,11 @@ from . import checkedoptions
 from .checkedoptions import CheckedRequirement, OutputFolderRequirement, checked, one_of
 
 CHECKS = (
-    "unbacked",
-    "history_unbacked",
-    "kernel_no_module",
-    "kernel_unloaded",
-    "hidden",
-    "not_executable",
-    "foreign_handle",
-    "context_on_stack",
-    "start_mismatch",
-    "debug_registers",
-    "syscall_outside",
-    "truncated",
-    "wait_in_dispatcher",
-    "no_call",
-    "gadget",
-    "modified_code",
-    "module_mismatch",
-    "shadow_stack",
-    "section_not_code",
-    "returns_nowhere",
-    "stack_pivot",
-)
+    "unbacked", "history_unbacked", "kernel_no_module", "kernel_unloaded", "hidden", "not_executable",
+    "foreign_handle", "context_on_stack", "start_mismatch", "debug_registers", "syscall_outside", "truncated",
+    "wait_in_dispatcher", "no_call", "gadget", "modified_code", "module_mismatch", "shadow_stack",
+    "section_not_code", "returns_nowhere", "stack_pivot",
+)  # fmt: skip
 """The words of --check: the names of all checks, and of their modules in `findings/checks`. Among findings of
 equal severity and confidence, findings of the earlier check come first."""
 
