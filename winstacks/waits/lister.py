@@ -202,8 +202,14 @@ class WaitLister:
     def _wait(
         self, thread: Thread, stacks: List[CallStack], sides: Dict[AddressSpace, UserSide]
     ) -> Optional[ThreadWait]:
-        """Returns what a thread waits for; None if it does not wait, or if that is unknown."""
-        if thread.unusable or thread.tid is None or has_status(thread.status, StatusCode.TERMINATED):
+        """Returns what a thread waits for; None if it does not wait, or if that is unknown.
+
+        One that is no thread by its type, but waits by its state, has a row: its status says so.
+        """
+        wrong_type = has_status(thread.status, StatusCode.NOT_A_THREAD) and thread.state == WAITING
+        if thread.unusable and not wrong_type:
+            return None
+        if thread.tid is None or has_status(thread.status, StatusCode.TERMINATED):
             return None
         if thread.state == TERMINATED:
             return None
