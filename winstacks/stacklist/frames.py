@@ -86,7 +86,7 @@ class NamedFrame:
         address: the address; None if it is not in the image
         name: the name; None if the address is not in the image
         shown: text for the column Stack
-        unbacked: whether Unbacked counts the frame; None if the image cannot tell
+        unbacked: whether Unbacked counts the frame; None if the image does not show it
     """
 
     __slots__ = ("_details", "_find_details", "address", "name", "shown", "unbacked")
