@@ -15,6 +15,7 @@ from tests.forge.context import Opened
 from tests.support import grid
 from tests.support.clean import images
 from tests.support.clean.images import KERNELS, Clean
+from winstacks.columns.words import CERTAIN
 from winstacks.findings.finding import LOW
 
 Built = Tuple[Clean, Opened]
@@ -29,11 +30,16 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Built]:
     return forged_images
 
 
+MOST_ALARMS = 2
+"""The most alarms of a machine's innocent processes where three pages of ten are missing."""
+
+
 def alarms(opened: Opened, scan: bool) -> List[str]:
     """What is found above `low`."""
     rows = [node.row for node in grid.run(opened, tracefindings.TraceFindings, scan=scan)]
     return [
-        f"{row['Severity']} {row['Finding']} {row['Process']} {row['TID']} {row['Kind']} {row['Symbol']} "
+        f"{row['Severity']} {row['Confidence']} {row['Finding']} {row['Process']} {row['TID']} {row['Kind']} "
+        f"{row['Symbol']} "
         f"{row['How']}: {row['Evidence']}"
         for row in rows
         if row["Severity"] not in (LOW, None)
@@ -68,6 +74,8 @@ def test_there_are_sixty_processes(built: Dict[str, Built]) -> None:
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", KERNELS)
 def test_where_three_pages_of_ten_are_missing(name: str, seed: int, tmp_path: pathlib.Path) -> None:
+    """What is lost lowers Confidence and not Severity: no alarm is certain, and few processes have one."""
     clean = images.build(name)
     assert images.lose_pages(clean, seed) >= 30
-    assert not alarms(context.open_image(clean.kernel.image(), tmp_path), scan=False)
+    found = alarms(context.open_image(clean.kernel.image(), tmp_path), scan=False)
+    assert len(found) <= MOST_ALARMS and not [alarm for alarm in found if f" {CERTAIN} " in alarm], found
