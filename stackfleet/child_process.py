@@ -49,9 +49,7 @@ class Outcome:
         facts: facts about the image from the process; None if the attempt failed
         image_id: ImageId under which the tables are stored; empty if it was not decided
         identified: own ImageId and files of the image; empty if it could not be opened
-        reason: reason of the failure
         final: whether another attempt would fail, too
-        seconds: duration in seconds
         memory: the most bytes of resident memory
         exit: how the process ended
         log: end of the process's log
@@ -76,11 +74,9 @@ class Attempt:
     """Runs the process that reads an image.
 
     Args:
-        job: the image
         folder: empty folder for the rows of the image
         decide: function of the image's identity and `poll`, which it calls while it waits; returns the
             ImageId under which the tables are stored, None to stop the process
-        is_wanted: function that returns whether the attempt is still wanted
         on_progress: function that is called with the progress: seconds, memory, rows
     """
 

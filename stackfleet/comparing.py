@@ -34,8 +34,6 @@ def compared(
     """Returns how the rows of images in a table differ from their manifests.
 
     Args:
-        snapshot: version of the lake
-        table: name of the table
         manifests: manifests by ImageId
         faults: receives the reasons why files cannot be read, by their paths
         rows: whether all rows are compared with their digests, and not only their numbers

@@ -99,13 +99,11 @@ class Database:
     """The views of a lake (a context). A query can read the rows of its views, and no file.
 
     Args:
-        lake: the lake
         memory: memory limit of DuckDB, such as `1GB`; None for its own limit
         threads: number of threads; None for one per processor
         contents: images of the views; None for all of the lake
 
     Attributes:
-        contents: images of the views
         images: number of images that are done
     """
 
@@ -241,7 +239,6 @@ class Database:
         """Yields the statements that create a view.
 
         Args:
-            name: name of the view
             rows: function that returns the source of the rows of a table, in SQL
         """
         if name == HOSTS:

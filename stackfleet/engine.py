@@ -90,12 +90,7 @@ def run(
     """Runs images; returns the number of images that are not done.
 
     Args:
-        client: client of a scheduler
-        jobs: the images
-        lake: lake to which the workers add the images
-        reading: options for reading images
         found: versions of the client
-        progress: display of the progress
         embedded: whether the workers are threads of this program
 
     Raises:

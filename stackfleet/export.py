@@ -30,7 +30,6 @@ class Export:
     """An export of a lake.
 
     Args:
-        database: the lake
         table: one of TABLES, for JSON lines
         kinds: kinds of the stacks; all when empty
     """

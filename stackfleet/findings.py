@@ -40,7 +40,6 @@ def found(limit: int, places: int, images: int) -> Question:
     counts rows.
 
     Args:
-        limit: number of rows
         places: number of findings listed in a row
         images: number of ImageIds listed in a row
     """

@@ -23,8 +23,6 @@ class Identities:
     """Decides on the ImageId of one image.
 
     Args:
-        job: the image
-        lake: lake with the other images
         lock: function of an ImageId and `poll`, which returns when no other task holds the ImageId
 
     Attributes:

@@ -87,7 +87,6 @@ def image_pages(database: Database, manifests: Sequence[Manifest]) -> Iterator[t
 
     Args:
         database: views of these images alone
-        manifests: the manifests of the images
     """
     by_id = {manifest["image_id"]: _ImageRows() for manifest in manifests}
     # A file may have rows of an image that is not among these, or of none.
@@ -116,7 +115,6 @@ class _ImageRows:
     """The rows of an image, without its stacks.
 
     Attributes:
-        image: row of the table `image`
         findings, unchecked: first findings, and first checks that could not run, in the order of the table
         total: number of findings
         frames: distinct frames
@@ -252,7 +250,6 @@ def card(row: dict[str, Any], frames: Frames) -> dict[str, Any]:
 
     Args:
         row: row of `findings.findings`
-        frames: numbers of the frames on the page
     """
     return {
         "severity": row["Severity"],

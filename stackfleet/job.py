@@ -76,7 +76,6 @@ class Custody:
     Attributes:
         case: value of --case
         note: value of --note
-        run: name of the run
     """
 
     case: str = ""
@@ -90,13 +89,9 @@ class Job:
 
     Attributes:
         path: absolute path of the image
-        size: of the file in bytes
         modified: its time of modification in ns
         probe: result of `provenance.probe` for the file
         lake: absolute path of the lake's folder, or its URI
-        reading: options for reading the image
-        limits: limits of the attempt
-        custody: the manifest's entries about the run
         replaces: ImageIds under which the path was read when the file had another content
     """
 

@@ -55,9 +55,7 @@ class Joining(distributed.WorkerPlugin):
     """Compares a worker with the client when the run starts or the worker joins.
 
     Args:
-        reading: options for reading images
         expected: versions of the client
-        jobs: the images
         topic: topic of the messages to the client about refused workers
         embedded: whether workers are threads of the client, so that there is nothing to compare
 

@@ -67,7 +67,6 @@ class Damaged:
 
     Attributes:
         image_id: ImageId, or path of the file below the lake; unprintable letters are escaped
-        reason: description of the damage
         path: path of the image; empty if unknown
     """
 
@@ -87,8 +86,6 @@ class Contents:
     """The contents of a lake at one version.
 
     Attributes:
-        snapshot: the version
-        damaged: the damaged images
         only: ImageIds to which the contents are restricted; None for all
     """
 
@@ -102,7 +99,6 @@ class NewImage:
     """An image that enters a lake.
 
     Attributes:
-        manifest: its manifest
         folder: folder with the files of its tables; None if it failed
         before: attempt of the image of the same ImageId that this one replaces; None if there was none
     """
@@ -153,9 +149,6 @@ class Lake:
 
     def contents(self, depth: Depth = Depth.SIZE) -> Contents:
         """Returns the contents of the lake.
-
-        Args:
-            depth: how closely rows are compared with manifests
 
         Raises:
             LakeError: the lake cannot be read

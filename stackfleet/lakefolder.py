@@ -15,6 +15,7 @@ import pathlib
 import re
 import stat
 from collections.abc import Iterator
+from typing import Union
 
 LOG = "_delta_log"
 MOST_FILES = 1 << 20
@@ -48,9 +49,8 @@ def look_at_log(folder: pathlib.Path) -> tuple[int, list[str]]:
     sizes: dict[str, int] = {}
     if not log.is_dir() or leads_away(log.lstat()):
         raise StoreError(f"there is no lake: it would have a folder '{LOG}'")
-    for entry in os.scandir(log):
+    for entry, info in _listed(log):
         commit, checkpoint = _COMMIT.fullmatch(entry.name), _CHECKPOINT.fullmatch(entry.name)
-        info = entry.stat(follow_symlinks=False)
         if (commit or checkpoint or entry.name.startswith("_last")) and not _is_file(info):
             raise StoreError(f"{LOG}/{entry.name} is a link, not a file")
         if entry.name == "_sidecars":
@@ -78,7 +78,6 @@ def sizes(folder: pathlib.Path, partition: str) -> dict[str, int]:
     """Returns the sizes in bytes of the files of tables, by path below the lake; links are left out.
 
     Args:
-        folder: the lake
         partition: name of the column by which the table is partitioned
 
     Raises:
@@ -89,8 +88,7 @@ def sizes(folder: pathlib.Path, partition: str) -> dict[str, int]:
     for part, is_own in _parts(folder, partition):
         if not is_own:
             continue
-        for entry in os.scandir(part.path):
-            info = entry.stat(follow_symlinks=False)
+        for entry, info in _listed(part):
             if _is_file(info):
                 found[f"{part.name}/{entry.name}"] = info.st_size
                 if len(found) > 2 * MOST_FILES:
@@ -102,7 +100,6 @@ def refuse_links(folder: pathlib.Path, partition: str) -> None:
     """Checks that what is written into the folders of tables stays in the lake.
 
     Args:
-        folder: the lake
         partition: name of the column by which the table is partitioned
 
     Raises:
@@ -116,17 +113,25 @@ def refuse_links(folder: pathlib.Path, partition: str) -> None:
 
 def _parts(folder: pathlib.Path, partition: str) -> Iterator[tuple[os.DirEntry[str], bool]]:
     """Yields the folders of tables, and whether each is a folder of this lake, no link and no file."""
-    for part in os.scandir(folder):
+    for part, info in _listed(folder):
         if part.name.startswith(f"{partition}="):
-            info = part.stat(follow_symlinks=False)
             yield part, stat.S_ISDIR(info.st_mode) and not leads_away(info)
+
+
+def _listed(folder: Union[str, os.PathLike[str]]) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
+    """Yields what a folder has, without a file that another writer removes meanwhile: its temporary files."""
+    for entry in os.scandir(folder):
+        try:
+            info = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        yield entry, info
 
 
 def sync_commits(folder: pathlib.Path, before: int, data_file: re.Pattern[str]) -> None:
     """Returns when the commits after a version, their files and their folders are on the disk.
 
     Args:
-        folder: the lake
         before: the version
         data_file: the form of the names of files below the lake
 

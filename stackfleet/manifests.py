@@ -42,7 +42,6 @@ def parsed(text: str, image_id: str) -> Manifest:
     """Returns a manifest parsed from its text.
 
     Args:
-        text: text in JSON
         image_id: ImageId in the row of the lake
 
     Raises:

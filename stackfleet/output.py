@@ -31,7 +31,6 @@ def write(table: Any, form: str, stream: IO[bytes], narrow: Sequence[str] = ()) 
     Args:
         table: an Arrow table
         form: one of FORMATS
-        stream: binary stream to which the rows are written
         narrow: columns of an aligned table, whose lines are cut to WIDTH; empty for all columns as they are
     """
     if form == TABLE and narrow:

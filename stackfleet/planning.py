@@ -25,9 +25,6 @@ class Settings:
     """The options of a command line for all images.
 
     Attributes:
-        reading: options for reading images
-        limits: limits of an attempt
-        custody: the manifests' entries about the run
         retry_failed: whether images that failed before are tried again
     """
 
@@ -141,10 +138,7 @@ def plan(
 
     Args:
         files: files from `find_inputs`
-        lake: lake with the results of earlier runs
-        settings: options of the command line
         found: versions of the packages that will read the images
-        depth: how closely earlier results are compared with their manifests
     """
     contents, new_plan = lake.contents(depth), Plan([])
     damaged = {item.image_id for item in contents.damaged}

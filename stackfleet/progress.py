@@ -27,7 +27,6 @@ class Progress:
 
     Args:
         sizes: sizes in bytes of the images to read, by path
-        console: console on which the progress is shown
     """
 
     def __init__(self, sizes: dict[str, int], console: Optional[Console] = None) -> None:

@@ -48,7 +48,6 @@ def sha256(path: Union[str, pathlib.Path], poll: Callable[[], None] = lambda: No
     """Returns the SHA-256 of a whole file, as `sha256sum` prints it.
 
     Args:
-        path: the file
         poll: function that is called regularly; may raise to end the computation
 
     Raises:
@@ -83,7 +82,6 @@ def difference(path: str, size: int, seen: str) -> str:
     """Returns in words how a file differs from the file another machine saw; empty if it does not.
 
     Args:
-        path: the file
         size: size in bytes on the other machine
         seen: probe on the other machine
     """

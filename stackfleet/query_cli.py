@@ -179,9 +179,6 @@ def _of_whole_images(
     """Queries a lake without its damaged images, and names these; returns the exit code.
 
     Args:
-        lake: the lake
-        run: function that queries the images passed to it
-        depth: how closely images are compared with their manifests
         again: whether to search for damaged images after an error that files may have caused, and to repeat
             without them
 
@@ -327,8 +324,6 @@ def matching(option: str, globs: Sequence[str], names: Mapping[str, Sequence[str
     """Returns the things one of whose names matches one of some globs; case does not matter.
 
     Args:
-        option: the option with the globs
-        globs: the globs
         names: names of each thing; an error has the first of them
 
     Raises:

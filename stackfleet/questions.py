@@ -30,7 +30,6 @@ class Question:
     """A query, and a second query that counts the rows that the first leaves out.
 
     Attributes:
-        sql: the query
         left_out: a query that returns a number; empty if nothing is left out
         remarks: message about that number, with {} in its place
     """
@@ -50,7 +49,6 @@ def rare(by: str, kinds: Sequence[str], max_hosts: int, limit: int, images: int,
     Args:
         by: key, one of KEYS
         kinds: kinds of the stacks; all when empty
-        max_hosts: the most hosts with a stack
         limit: number of rows; 0 for all
         images: number of images in the lake
         partial: whether stacks without exact keys count
@@ -269,7 +267,6 @@ def rare_of_crashes(by: str, max_hosts: int, limit: int) -> Question:
 
     Args:
         by: column, one of CRASH_KEYS
-        max_hosts: the most hosts with a row
         limit: number of rows; 0 for all
     """
     among = "(SELECT count(DISTINCT Host) FROM crashes) AS Among"
@@ -321,8 +318,7 @@ def diff(
     if both groups are one image: groups of different sizes have different counts.
 
     Args:
-        first: ImageIds of one group
-        second: ImageIds of the other group
+        first, second: ImageIds of each group
         by: key, one of KEYS
         kinds: kinds of the stacks; all when empty
         partial: whether stacks without exact keys count

@@ -66,7 +66,6 @@ class ImageTables:
         """Reads the image and writes all of its tables; returns the manifest's facts about the image.
 
         Args:
-            files: files of the tables
             warnings: warnings logged since the image was opened
             on_progress: function that is called with the number of rows regularly
         """

@@ -75,8 +75,6 @@ class Report:
     """Writes the pages of a lake.
 
     Args:
-        lake: the lake
-        where: paths of the pages
         memory: memory limit of DuckDB; see `Database`
         contents: images of the lake; None for all
         chosen: ImageIds of the images with pages of their own; None for the questions.MOST_PAGES worst

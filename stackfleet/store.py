@@ -53,8 +53,6 @@ class File(NamedTuple):
 
     Attributes:
         path: path below the lake
-        table: name of the table
-        size, rows: number of bytes, and of rows
         first, last: the least and the greatest ImageId; None if the log does not state it
     """
 
@@ -235,7 +233,6 @@ class Store:
         """Merges small files; removes files that no version of the last hours has.
 
         Args:
-            target_size: size in bytes of merged files
             retention_hours: hours in which a reader of an older version may still need its files
 
         Raises:

@@ -35,7 +35,6 @@ class Together:
         """Returns when a thing is written, by this thread or by another.
 
         Args:
-            thing: the thing
             write: function that writes a group, whole or not at all
 
         Raises:

@@ -61,7 +61,6 @@ class TableFiles:
 
     Attributes:
         rows: number of rows, by table
-        paths: files of the tables
     """
 
     def __init__(self, folder: pathlib.Path) -> None:

@@ -16,7 +16,7 @@ import re
 import shutil
 import sys
 import tempfile
-from typing import Any, List, Optional
+from typing import Any, Iterator, List, Optional
 
 import pytest
 
@@ -37,6 +37,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 import hypothesis  # noqa: E402
 import psutil  # noqa: E402
 import volatility3.plugins  # noqa: E402
+import volatility3.symbols  # noqa: E402
 from volatility3.framework import constants  # noqa: E402
 
 volatility3.plugins.__path__ = [str(ROOT / "volatility3_plugins"), *constants.PLUGINS_PATH]
@@ -47,6 +48,23 @@ checkedrows.install()
 
 # To look through opened images for garbage as often as Python does takes a tenth of the time.
 gc.set_threshold(50_000, 20, 20)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_symbols() -> None:
+    """Gives Volatility the tests' own symbol folder before a test replaces its folders for a while."""
+    from tests.forge import context
+
+    context.symbol_directory()
+
+
+@pytest.fixture(autouse=True)
+def settings_of_volatility(own_symbols: None) -> Iterator[None]:
+    """Takes back what a test changes of Volatility's settings, which hold for the whole process."""
+    folders, cache, offline = volatility3.symbols.__path__, constants.CACHE_PATH, constants.OFFLINE
+    yield
+    volatility3.symbols.__path__ = folders
+    constants.CACHE_PATH, constants.OFFLINE = cache, offline
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -17,20 +17,7 @@ from tests.prose import ROOT
 
 FOLDERS = ("winstacks", "stackfleet", "volatility3_plugins", "symbols", "release", "benchmarks", "tests")
 
-ROOMS = (
-    "memory",
-    "process",
-    "names",
-    "tracedb",
-    "traps",
-    "heaps",
-    "stacks",
-    "locks",
-    "handles",
-    "objects",
-    "columns",
-)
-TERSE = tuple(f"winstacks/{room}" for room in ROOMS)
+TERSE = ("winstacks/", "stackfleet/")
 """Folders in whose docstrings no description repeats the name."""
 
 _SECTION = re.compile(r"(Args|Attributes|Returns|Yields|Raises):\s*$")

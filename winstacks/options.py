@@ -17,28 +17,11 @@ from . import checkedoptions
 from .checkedoptions import CheckedRequirement, OutputFolderRequirement, checked, one_of
 
 CHECKS = (
-    "unbacked",
-    "history_unbacked",
-    "kernel_no_module",
-    "kernel_unloaded",
-    "hidden",
-    "not_executable",
-    "foreign_handle",
-    "context_on_stack",
-    "start_mismatch",
-    "debug_registers",
-    "syscall_outside",
-    "truncated",
-    "wait_in_dispatcher",
-    "no_call",
-    "gadget",
-    "modified_code",
-    "module_mismatch",
-    "shadow_stack",
-    "section_not_code",
-    "returns_nowhere",
-    "stack_pivot",
-)
+    "unbacked", "history_unbacked", "kernel_no_module", "kernel_unloaded", "hidden", "not_executable",
+    "foreign_handle", "context_on_stack", "start_mismatch", "debug_registers", "syscall_outside", "truncated",
+    "wait_in_dispatcher", "no_call", "gadget", "modified_code", "module_mismatch", "shadow_stack",
+    "section_not_code", "returns_nowhere", "stack_pivot",
+)  # fmt: skip
 """The words of --check: the names of all checks, and of their modules in `findings/checks`. Among findings of
 equal severity and confidence, findings of the earlier check come first."""
 
@@ -152,10 +135,7 @@ def begins_as_a_dump(context: interfaces.context.ContextInterface) -> str:
 
 def is_small_dump(read: Callable[[int, int], bytes], size: int) -> bool:
     """Returns whether a file of `size` bytes is a small kernel dump, or only the header of a crash dump.
-
-    Args:
-        read: reads the file: takes an offset and a length
-    """
+    `read` takes an offset and a length."""
     place, header = SMALL_DUMPS.get(read(0, len(next(iter(SMALL_DUMPS)))), (0, 0))
     return bool(header) and (size <= header or read(place, len(SMALL_DUMP_TYPE)) == SMALL_DUMP_TYPE)
 

@@ -15,8 +15,6 @@ import subprocess
 import sys
 from typing import Dict, List
 
-import volatility3.symbols
-
 from tests.conftest import ROOT
 from tests.forge import ask, context, real_sets, sample, vol, warm
 from tests.support import processdumps, realtruth, smalldumps
@@ -131,14 +129,13 @@ class Runner:
         """
         names = {"context": self._opened.context, "config_path": "plugins"}
         self.make_files(text)
-        before, folders = os.getcwd(), volatility3.symbols.__path__
+        before = os.getcwd()
         os.chdir(self.folder)
         try:
             with contextlib.redirect_stdout(io.StringIO()) as printed:
                 exec(compile(text, "script of the documentation", "exec"), names)
         finally:
             os.chdir(before)
-            volatility3.symbols.__path__ = folders
         return printed.getvalue().strip("\n").split("\n")
 
     def sql(self, text: str) -> List[str]:

@@ -23,6 +23,7 @@ import pytest
 from deltalake import DeltaTable
 
 from stackfleet import lake as lake_module
+from stackfleet import lakefolder
 from stackfleet.columns import UNITED, united
 from stackfleet.lake import Depth, Lake, LakeError, NewImage
 from stackfleet.layout import TABLES
@@ -129,6 +130,28 @@ def test_many_writers_lose_nothing_and_double_nothing(before: bool, tmp_path: pa
     assert not damaged(uri, Depth.CONTENT)
     stacks = called("sql", uri, "SELECT ImageId FROM traces GROUP BY 1 HAVING count(DISTINCT Stack[1:3]) > 1")
     assert len(stacks.stdout.splitlines()) == 1, "an image has rows of two writers"
+
+
+def test_a_temporary_file_that_another_writer_removes_is_no_error(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = str(tmp_path / "lake")
+    add(uri, "i0")
+    scandir = os.scandir
+
+    def removed_meanwhile(folder: Any) -> Any:
+        """Lists a folder in which a file goes between its name and its size."""
+        if isinstance(folder, int) or not os.fspath(folder).startswith(uri):
+            return scandir(folder)
+        temporary = pathlib.Path(folder, "part-0.parquet#1")
+        temporary.touch()
+        entries = list(scandir(folder))
+        temporary.unlink()
+        return entries
+
+    monkeypatch.setattr(lakefolder.os, "scandir", removed_meanwhile)
+    add(uri, "i1")
+    assert counted(uri) == {"i0": STACKS, "i1": STACKS}
 
 
 def commits(uri: str) -> int:

@@ -252,6 +252,7 @@ NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     StatusCode.IN_NO_MODULE_LIST: MODULES,
     StatusCode.OVERLAPS_AN_UNLOADED_MODULE: UNLOADED,
     StatusCode.MODULE_LIST_INCOMPLETE: (*MODULES, *UNLOADED),
+    StatusCode.MODULE_LIST_NOT_IN_THE_FILE: (),
     StatusCode.VADS_INCOMPLETE: VADS,
     StatusCode.PROTECTION_UNKNOWN: (),
     StatusCode.FILE_NAME_UNREADABLE: VADS,

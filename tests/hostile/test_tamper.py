@@ -1067,3 +1067,25 @@ def test_findings_end_whatever_the_page_tables_are(target: Target, value: int) -
     clean = target.clean("tracefindings")
     others = {row for row in zip(clean.column("Finding"), clean.column("PID")) if row[1] not in (4312, None)}
     assert others <= set(zip(answer.column("Finding"), answer.column("PID")))
+
+
+def test_a_waiting_thread_whose_type_is_wrong_has_its_row(target: Target) -> None:
+    """State says that it waits, and the list of its process has it; its stacks are not walked."""
+
+    def waits(answer: Answer) -> Dict[Any, str]:
+        rows = zip(*map(answer.column, ("PID", "TID", "WaitsFor", "Status")))
+        return {row[:2]: row[3] or "" for row in rows if row[1] is not None and row[2] is not None}
+
+    clean = waits(target.clean("waits"))
+    tampered = 0
+    for process in target.kernel.processes:
+        for thread in process.threads:
+            key = process.pid, thread.ethread["Cid.UniqueThread"]
+            if key not in clean:
+                continue
+            place = thread.ethread.at("Tcb.Header.Type")
+            found = waits(target.run("waits", [target.at(place, 0x40, 1)]))
+            assert clean.keys() <= found.keys()
+            assert "not a thread" in found[key]
+            tampered += 1
+    assert tampered == len(clean) > 2

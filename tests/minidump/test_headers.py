@@ -10,6 +10,7 @@ import struct
 from typing import Any, Dict, List
 
 import pytest
+from volatility3.framework import interfaces
 from volatility3.plugins.minidump import (
     callstacks,
     info,
@@ -73,8 +74,9 @@ def test_the_other_plugins(wide: bool, tmp_path: pathlib.Path) -> None:
     assert first["Status"].startswith(lacks)
     assert not isinstance(first["PID"], int)
     # The file has no list of drivers: an address in none of them proves nothing.
-    unknown = ("<no-module>", "module list incomplete") if wide else ("<unmapped>", "VADs incomplete")
-    assert (frame["Symbol"], frame["Status"]) == unknown
+    assert (frame["Symbol"], frame["Status"]) == ("<unknown>", "module list not in the file")
+    assert "code in no module" not in first["Status"]
+    assert isinstance(first["Unbacked"], interfaces.renderers.BaseAbsentValue)
     findings: List[Dict[str, Any]] = [row for _, row in dump.rows(tracefindings.TraceFindings)]
     assert "kernel_no_module" not in {row["Finding"] for row in findings if row["Status"] != "not checked"}
     values = {row["Member"]: (row["Value"], row["Status"]) for _, row in dump.rows(info.Info, brief=True)}
@@ -96,3 +98,29 @@ def test_a_real_file(size: int, tmp_path: pathlib.Path) -> None:
     assert values["BugCheckCode"] == "0x1000007e SYSTEM_THREAD_EXCEPTION_NOT_HANDLED_M"
     assert values["SystemTime"] == "2021-02-21 01:38:22+00:00"
     assert values["ExceptionAddress"] == "0xfffff8047bdf5a80"
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("size", [0x1000, 0x2000])
+def test_a_real_file_without_modules_has_no_damage(
+    size: int, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = lzma.decompress((SHARED / "real_trapframes" / "triage_x64.dmp.xz").read_bytes())
+    (tmp_path / "header.dmp").write_bytes(data[:size])
+    dump = OpenedDump(tmp_path / "header.dmp")
+    (_, first), (_, frame) = rows_of(2, dump.rows(callstacks.CallStacks))
+    assert "module list not in the file" in first["Status"]
+    assert "code in no module" not in first["Status"]
+    assert frame["Address"] == 0xF8048B58334C
+    assert (frame["Symbol"], frame["Backing"]) == ("<unknown>", "unknown")
+    assert frame["Status"] == "module list not in the file"
+    _, trace = only(dump.rows(traces.StackTraces))
+    for row in (first, trace):
+        assert isinstance(row["Unbacked"], interfaces.renderers.BaseAbsentValue)
+    assert "candidates" not in first["Status"]
+    assert all(row["Status"] == "not checked" for _, row in dump.rows(tracefindings.TraceFindings))
+    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert set(said) == {"The file has no list of modules: which module has an address is unknown"}
+    _, facts = only(dump.rows(traceimage.TraceImage))
+    assert facts["Warnings"] == 1
+    assert "module list" not in facts["StructuresAbsent"]

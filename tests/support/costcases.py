@@ -62,7 +62,7 @@ _PROCESSES = functools.partial(images.processes, entries=64)
 
 CASES = {
     "stacktracedb, entries": Case(
-        stacktracedb.StackTraceDb, images.database, 100, (740, 2600000, 320, 28, 42, 2, 36, 1)
+        stacktracedb.StackTraceDb, images.database, 100, (740, 2600000, 320, 30, 42, 2, 36, 1)
     ),
     "stacktracedb, processes": Case(
         stacktracedb.StackTraceDb, _PROCESSES, 5, (1700, 7300000, 1300, 115, 220, 11, 15, 10)

@@ -132,6 +132,9 @@ class PlainProcess:
     def process_modules(self, space: AddressSpace) -> LoaderList:
         return self._entries[space.machine]
 
+    def has_list(self, space: AddressSpace) -> bool:
+        return True
+
     def details(self, space: AddressSpace, entry: LoaderEntry) -> LoaderDetails:
         return self._lists.details(self._halves[space.machine], entry)
 

@@ -66,7 +66,7 @@ SOURCES: Words = {
 }
 """Sources of the name of an address: the words of Source."""
 
-IMAGE, MAPPED, PRIVATE, UNMAPPED = "image", "mapped", "private", "unmapped"
+IMAGE, MAPPED, PRIVATE, UNMAPPED, UNKNOWN = "image", "mapped", "private", "unmapped", "unknown"
 BACKINGS: Words = {
     IMAGE: "a module",
     MAPPED: "a mapped file that is in no loader list",
@@ -75,11 +75,12 @@ BACKINGS: Words = {
     NONE: "a kernel address in no module",
     UNLOADED: "an unloaded module was there",
     USER: "a user address in a stack of the kernel",
+    UNKNOWN: "unknown: the dump has no list of modules",
 }
 """Kinds of memory at the address of a frame: the words of Backing."""
 UNBACKED = frozenset((PRIVATE, UNMAPPED, NONE, UNLOADED))
 """The words of Backing that --unbacked selects."""
-NAMELESS = frozenset(("<private>", "<unmapped>", "<no-module>", "<rom>", "<user>"))
+NAMELESS = frozenset(("<private>", "<unmapped>", "<no-module>", "<rom>", "<user>", "<unknown>"))
 """Values of Symbol that name no module and no file: pages, --brief and text show the address behind them."""
 
 EXACT, PARTIAL, GUESSED = "exact", "partial", "guessed"

@@ -2,12 +2,10 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The work of `windows.traceimage`."""
 
-from typing import Iterator, Sequence
+from typing import Iterator
 
 from ..rows.flat import FlatCells, FlatCommand
 from ..rows.grid import NOT_AVAILABLE, Row
-from ..stacklist.frames import NamedFrame
-from ..stacklist.stack import StackRecord
 from ..stacklist.tables import image_values
 
 
@@ -15,9 +13,6 @@ class TraceImage(FlatCommand):
     """The work of `windows.traceimage`."""
 
     table = "traceimage"
-
-    def rows(self, item: StackRecord, frames: Sequence[NamedFrame]) -> Iterator[Row]:
-        return iter(())
 
     def finish(self) -> Iterator[Row]:
         yield FlatCells(self.table, NOT_AVAILABLE).row(image_values(self.facts()))

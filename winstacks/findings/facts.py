@@ -100,7 +100,6 @@ class Page(NamedTuple):
     """A page as it is now: its page table entry (valid or in transition), or in a dump its protection.
 
     Attributes:
-        executable: whether code can run there
         entry: the page table entry; 0 in a dump of one process
         protection: the present protection; empty in an image
     """
@@ -114,13 +113,10 @@ class CheckFacts:
     """The facts of an image.
 
     Args:
-        symbolizer: names addresses, and has the modules of every address space
         pids: PIDs to check; all when empty
         scan: whether a pool scan has added processes and threads
 
     Attributes:
-        image: the image
-        pids, scan: the arguments
         untold: processes whose function tables are not all in the image, if a finding depended on them: their
             PIDs and the missing data, by _EPROCESS
         lost: stacks that no check could examine
@@ -281,12 +277,7 @@ class CheckFacts:
     def entry_points(
         self, space: AddressSpace, names_by_module: Mapping[str, Tuple[str, ...]]
     ) -> Dict[int, str]:
-        """Returns functions of a process by address, named as in Symbol.
-
-        Args:
-            space: address space of the process
-            names_by_module: names of the functions, by module
-        """
+        """Returns functions of a process by address, named as in Symbol."""
         key = (space.layer_name, space.eprocess, tuple(names_by_module.items()))
         if self._entries[0] != key:
             names, found = self.namer(space), {}
@@ -303,7 +294,6 @@ class CheckFacts:
         """Returns the files of the runtimes that a process has loaded.
 
         Args:
-            space: address space of the process
             names: the names of RUNTIMES that count
         """
         return sorted(file for file, name in self._runtimes[space] if name in names)
@@ -351,11 +341,6 @@ class CheckFacts:
         """Returns a result about a whole stack, cached until another stack follows.
 
         Many frames of a stack may need the same result, and a stack may have `MAX_FRAMES` of them.
-
-        Args:
-            name: name of the result
-            stack: the stack
-            make: finds the result
         """
         if self._of_stack[0] is not stack:
             self._of_stack = stack, {}

@@ -33,20 +33,15 @@ class Finding(NamedTuple):
     """One result of a check. Addresses are canonical.
 
     Attributes:
-        severity: severity, a word of `words.SEVERITIES`
-        confidence: confidence, a word of `words.CONFIDENCES`
-        space: address space of the process
+        severity: a word of `words.SEVERITIES`
+        confidence: a word of `words.CONFIDENCES`
         evidence: facts that a second examiner can check, see `brief_evidence`
-        innocent: innocent explanation
         group: key of the row: findings of one check with equal groups share a row, which shows the worst of
             them
         kind: kind of the stack; None if the finding is about no stack
         tid: TID; None if the finding is about no thread
-        frame: number of the frame in its stack
         address: address of the frame, or of other data that the check found
         symbol: text for the address; it may have a short form
-        how: how the address was found
-        trace_id: TraceId of the stack
         stack: the stack, from which StackKey is computed when the finding is shown
         technique: ID of ATT&CK if it differs from the check's own
         status: status of the data that the check found
@@ -89,13 +84,9 @@ class Check(NamedTuple):
         name: name of the check, shown in the column Finding
         technique: IDs of ATT&CK
         kinds: kinds of the stacks that the check needs; empty if it needs none
-        meaning: text: meaning of a finding
         severities: text: which findings have which severity
         innocent: text: harmless causes of such findings
-        next_steps: text: what to do with a finding
         needs: text: why the check could not run if there was no such stack
-        of_stack: function that yields findings in a stack
-        of_image: function that yields findings in the image
         unchecked: function that yields why parts of the check could not run; by default `CheckFacts.left_out`
             of its name
         kernel: whether the check needs structures of a kernel, which a dump of one process lacks
@@ -140,11 +131,7 @@ class FramePlace(NamedTuple):
 
     Attributes:
         number: number of the frame in its stack, 0 for the innermost
-        frame: the frame with its facts
-        name: name of the address
-        address: address of the frame, canonical
         at: address of the code: one byte before a return address
-        how: how the address was found
         guessed: whether the frame is a guess or was found through a guess: no check rates it above `low`
     """
 

@@ -65,8 +65,6 @@ class Outcome(NamedTuple):
         check: the check; None if stacks of a process were lost, which concerns several checks
         finding: the finding; None if the check could not run
         stacks: number of stacks, or threads, with the same finding, or of lost stacks
-        reason: reason why the check could not run
-        process: process whose stacks were lost
     """
 
     check: Optional[Check]
@@ -80,7 +78,6 @@ class FindingOrder(NamedTuple):
     """The order of a finding among others.
 
     Attributes:
-        check: name of the check
         rank: place by severity and confidence, see `rank`
         process: layer and _EPROCESS of the process
         agrees: whether the finding counts as agreement on its process: findings above `low` do
@@ -95,11 +92,7 @@ class FindingOrder(NamedTuple):
 
 
 class _Gathering:
-    """The findings of one check: the worst of each group, and the number of stacks with it.
-
-    Args:
-        check: the check
-    """
+    """The findings of one check: the worst of each group, and the number of stacks with it."""
 
     def __init__(self, check: Check) -> None:
         self.check = check
@@ -194,7 +187,6 @@ class Findings:
     """Runs checks on an image.
 
     Args:
-        symbolizer: names addresses, and has the modules of every address space
         checks: names of CHECKS; all when empty
         pids: PIDs to check, 0 for the kernel; all when empty
         scan: whether a pool scan adds threads; processes are added by `ProcessList.scan`

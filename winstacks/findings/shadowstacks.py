@@ -165,8 +165,6 @@ def shadow_stack_of(stack: StackRecord, facts: CheckFacts, check: str = "") -> O
     """Returns the shadow stack that belongs to a stack, None if there is none to compare.
 
     Args:
-        stack: a stack
-        facts: facts of the image
         check: name of the check for which `facts.left_out` reports the reason; empty for none
     """
     thread = stack.thread

@@ -112,6 +112,6 @@ class Drawing:
             details.function,
             readable=frame.name is not None,
             unloaded=frame.name is not None and frame.name.backing == UNLOADED_BACKING,
-            unbacked=frame.unbacked,
+            unbacked=bool(frame.unbacked),
             guessed=guessed,
         )

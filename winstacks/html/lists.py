@@ -100,7 +100,8 @@ class PageLists:
         Args:
             pid, process: its process; None if unknown
             tid: its ID; None if unknown
-            facts: kind, state, unbacked (number of frames without a backing file), frames, status
+            facts: kind, state, unbacked (number of frames without a backing file, None if
+                unknown), frames, status
         """
         owner = {"process": process_label(process, pid), "tid": -1 if tid is None else tid}
         self._threads.append({**owner, **facts})

@@ -39,7 +39,7 @@ const MOST_FRAMES = 1100;
  * @property {number} tid
  * @property {string} kind
  * @property {string} state
- * @property {number} unbacked
+ * @property {number | null} unbacked
  * @property {number[]} frames
  * @property {string} status
  *
@@ -575,7 +575,7 @@ function threadsPart(data, threads) {
     { name: "TID", kind: "number plain", value: (thread) => thread.tid },
     { name: "Kind", kind: "short", value: (thread) => thread.kind },
     { name: "State", kind: "where lesser", value: (thread) => thread.state },
-    { name: "Unbacked", kind: "number lesser", value: (thread) => thread.unbacked },
+    { name: "Unbacked", kind: "number lesser", value: (thread) => thread.unbacked ?? "unknown" },
     { name: "Stack", kind: "frames", value: (thread) => innermost(data, thread.frames) },
   ], (thread) => `${thread.process} ${thread.tid} ${thread.kind} ${thread.state} ${stackText(data, thread.frames)} ${thread.status}`,
   (thread) => [stackText(data, thread.frames), thread.status && `Status: ${thread.status}`].filter(Boolean).join("\n\n"));

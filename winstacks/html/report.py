@@ -72,7 +72,7 @@ class Report:
             frame = stack.frames[place]
             walked = stack.walked[place] if stack.walked else None
             guess = walked is not None and (walked.how == SCAN or not walked.sure)
-            frames.append((short_of(frame.symbol()), guess, frame.unbacked))
+            frames.append((short_of(frame.symbol()), guess, bool(frame.unbacked)))
         return self.lists.frames(frames)
 
     def _thread(self, stack: StackRecord, thread: Thread) -> None:
@@ -82,7 +82,7 @@ class Report:
             thread.tid,
             kind=stack.kind,
             state=" ".join(filter(None, (thread.state_name, thread.wait_reason_name))),
-            unbacked=stack.unbacked or 0,
+            unbacked=stack.unbacked if stack.frames else 0,
             frames=self._frames(stack),
             status=text(stack.status),
         )

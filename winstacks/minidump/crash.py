@@ -49,8 +49,6 @@ class CrashedProcess(Processes):
     """Lists the process and the thread that crashed: the provider of spaces, threads and the process list.
 
     Args:
-        image: the image of the dump
-        dump: its file
         symbols: whether the structures of the image come from the kernel's own symbols
     """
 
@@ -282,8 +280,6 @@ def table_of_build(kind: str, arch: str, build: int) -> str:
 
     Args:
         kind: one of `tables.KINDS`
-        arch: word for the machine
-        build: the build number
     """
     versions = tables.generations(kind, arch)
     since = {version: (*tables.version(version)[2:3], 0)[0] for version in versions}

@@ -51,12 +51,7 @@ def _file(driver: Driver) -> str:
 
 
 class DumpDrivers:
-    """Lists drivers: the provider of `module_lists` and `unloaded_modules`.
-
-    Args:
-        image: the image of the dump
-        dump: its file
-    """
+    """Lists drivers: the provider of `module_lists` and `unloaded_modules`."""
 
     def __init__(self, image: Image, dump: TriageDump) -> None:
         self._dump = dump
@@ -81,6 +76,11 @@ class DumpDrivers:
             if driver.DllBase and driver.SizeOfImage
         ]
         return entries, whole and len(entries) == len(found)
+
+    def has_list(self, space: AddressSpace) -> bool:
+        """Returns whether the file has a list of drivers: a header alone has none."""
+        member = self._dump.member
+        return not self._dump.header_only and bool(member("DriverCount") or member("DriverListOffset"))
 
     def process_modules(self, space: AddressSpace) -> LoaderList:
         """Returns an empty, incomplete list: the dump has no modules of processes."""

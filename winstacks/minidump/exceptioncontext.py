@@ -28,10 +28,6 @@ _ACCESS_VIOLATION, _EXECUTION = 0xC0000005, 8
 class ExceptionContext:
     """The exception of a dump and its registers.
 
-    Args:
-        image: the image of the dump
-        dump: its file
-
     Attributes:
         stream: ExceptionStream, None without one
     """
@@ -76,7 +72,6 @@ class ExceptionContext:
         """Returns the native registers of a thread, those at its exception first.
 
         Args:
-            tid: ID of the thread
             own: registers of the thread when the dump was written
         """
         met = self.saved() if tid == self.tid else None

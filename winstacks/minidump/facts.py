@@ -29,8 +29,7 @@ class DumpFacts:
     """The provider of `machine_facts`. A dump names no computer and no boot time.
 
     Args:
-        dump: the file
-        system: its SystemInfoStream, None without one
+        system: SystemInfoStream, None without one
     """
 
     def __init__(self, dump: Minidump, system: Optional[SystemInfo]) -> None:

@@ -15,12 +15,7 @@ from .decode.functions import function_tables
 
 
 class DumpFunctions:
-    """Lists the tables of FunctionTableStream: the provider of `dynamic_tables`.
-
-    Args:
-        image: the image of the dump
-        dump: its file
-    """
+    """Lists the tables of FunctionTableStream: the provider of `dynamic_tables`."""
 
     def __init__(self, image: Image, dump: Minidump) -> None:
         self._image = image

@@ -34,12 +34,7 @@ _EVENTS = {1: "open", 2: "close", 3: "badref"}
 
 
 class DumpHandles:
-    """Lists the handle events of a dump; made by the provider of `handle_events`.
-
-    Args:
-        image: the image of the dump
-        dump: its file
-    """
+    """Lists the handle events of a dump; made by the provider of `handle_events`."""
 
     def __init__(self, image: Image, dump: Minidump) -> None:
         self._image = image

@@ -57,8 +57,7 @@ def kernel_table(
     Args:
         context: the context whose symbol space takes the table
         config_path: path for the table's configuration
-        dump: the dump
-        base: address of its kernel, 0 if it is unknown
+        base: address of the kernel, 0 if it is unknown
         named: the file that the user named; None: search the symbol path
 
     Raises:

@@ -32,7 +32,6 @@ class ModuleRecord(NamedTuple):
     """A module of a dump.
 
     Attributes:
-        module: entry of ModuleListStream
         lost: members whose value is not in the image; they are 0 or empty
     """
 
@@ -44,8 +43,6 @@ class ModuleRecords:
     """Makes records of modules.
 
     Args:
-        image: the image
-        symbolizer: source of the modules of every address space
         halves: the halves of the process that the dump has
         end: the first address beyond the process
     """
@@ -143,9 +140,7 @@ def halves_of(native: AddressSpace, wow64: Optional[AddressSpace], machine: Mach
     """Returns the halves of a process that belong in a dump of one machine.
 
     Args:
-        native: the native half
         wow64: the 32-bit half, None without one
-        machine: machine of the dump
     """
     if machine is native.machine:
         return [native] if wow64 is None else [native, wow64]

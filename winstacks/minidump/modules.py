@@ -20,7 +20,7 @@ from ..names.loaderlists import LoaderDetails, LoaderEntry, LoaderList, LoaderLi
 from ..names.moduleindex import ModuleIndex
 from ..names.unloaded import RememberedModules, Unloaded
 from .decode.dumpfile import Minidump
-from .decode.modules import MinidumpModule, module_list, unloaded_module_list
+from .decode.modules import MODULE_LIST, MinidumpModule, module_list, unloaded_module_list
 from .decode.threadstates import INCOMPLETE_MODULES, thread_states
 
 _BOTH_ORDERS, _ONE_ORDER = 3, 1
@@ -29,12 +29,7 @@ _NATIVE = ("ntdll.dll", "wow64.dll", "wow64base.dll", "wow64con.dll", "wow64cpu.
 
 
 class DumpModules:
-    """Lists the modules of a dump: the provider of `module_lists` and `unloaded_modules`.
-
-    Args:
-        image: the image of the dump
-        dump: its file
-    """
+    """Lists the modules of a dump: the provider of `module_lists` and `unloaded_modules`."""
 
     def __init__(self, image: Image, dump: Minidump) -> None:
         self._image = image
@@ -76,7 +71,12 @@ class DumpModules:
             else:
                 orders = _ONE_ORDER if complete else _BOTH_ORDERS
                 found.append(LoaderEntry(module.BaseOfImage, module.SizeOfImage, name, orders))
-        return [*found, *known.values()], whole
+        return [*found, *known.values()], whole and self.has_list(space)
+
+    def has_list(self, space: AddressSpace) -> bool:
+        """Returns whether the dump has ModuleListStream, or the loader's lists in the process's memory."""
+        listed = space.kernel or self._dump.stream(MODULE_LIST) is not None
+        return listed or bool(self._memory_lists.process_modules(space)[0])
 
     def details(self, space: AddressSpace, entry: LoaderEntry) -> LoaderDetails:
         """Returns timestamp, path and RSDS record of an entry."""

@@ -100,7 +100,6 @@ def dump_of(context: interfaces.context.ContextInterface, layer_name: str) -> Mi
     """Returns the file of a dump.
 
     Args:
-        context: the context that holds the layer
         layer_name: the layer over the dump
     """
     return minidump(context.layers[context.layers[layer_name].dependencies[0]])
@@ -110,7 +109,6 @@ def machine_of(context: interfaces.context.ContextInterface, layer_name: str) ->
     """Returns the machine of a dump.
 
     Args:
-        context: the context that holds the layer
         layer_name: the layer over the dump
 
     Raises:
@@ -134,7 +132,6 @@ def image_of(context: interfaces.context.ContextInterface, layer_name: str, conf
     """Returns the image of a dump: one process without a kernel.
 
     Args:
-        context: the context that holds the layer
         layer_name: the layer over the dump
         config_path: path for the configuration of this project's symbol tables
 

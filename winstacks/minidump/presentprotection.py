@@ -29,7 +29,6 @@ class PresentProtection:
     """Reads page table entries.
 
     Args:
-        image: the image
         space: the native half of a process
     """
 

@@ -59,12 +59,7 @@ _NTDLL = "ntdll.dll"
 
 
 class DumpProcess(Processes):
-    """The process of a dump: the provider of address spaces, threads and the list of processes.
-
-    Args:
-        image: the image of the dump
-        dump: its file
-    """
+    """The process of a dump: the provider of address spaces, threads and the list of processes."""
 
     def __init__(self, image: Image, dump: Minidump) -> None:
         self._image = image

@@ -80,8 +80,6 @@ class ProcessDump:
     """A process as a minidump.
 
     Args:
-        image: the image
-        symbolizer: source of the modules of every address space
         process: a process that has page tables
         machine: the native machine of the process, or I386 for its 32-bit half
         custody: origin of the dump: the text of CommentStreamW
@@ -89,7 +87,6 @@ class ProcessDump:
 
     Attributes:
         threads: all threads of the process; a thread that cannot be in the dump has no record
-        memory: the resident memory
         streams: figures of the finished streams
         lost: members whose value is not in the image
         head: all bytes before the memory

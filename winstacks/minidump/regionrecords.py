@@ -40,8 +40,6 @@ class RegionRecords:
 
     Args:
         regions: the VADs, by address
-        memory: the resident memory of the process
-        present: the present protection of its pages
         end: the first address beyond the process
 
     Attributes:

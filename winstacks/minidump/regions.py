@@ -34,13 +34,7 @@ _GUARD, _NOCACHE, _WRITECOMBINE = 0x100, 0x200, 0x400
 
 
 class DumpRegions:
-    """Lists the memory regions of a dump: the provider of `regions`.
-
-    Args:
-        image: the image of the dump
-        dump: its file
-        memory: returns the memory ranges in the file
-    """
+    """Lists the memory regions of a dump: the provider of `regions`."""
 
     def __init__(self, image: Image, dump: Minidump, memory: Callable[[], Sequence[MemoryRange]]) -> None:
         self._image = image

@@ -38,14 +38,11 @@ class ResidentMemory:
     """The resident memory of a process.
 
     Args:
-        image: the image
         space: the native half of a process that has page tables
-        regions: its memory regions
         end: the first address beyond the process
 
     Attributes:
         ranges: start and size of each range, alternating; ascending and never adjacent
-        size: total size of the ranges in bytes
         from_sections: bytes that the process itself does not map and that come from image sections
         cut: the address from which a limit ended the listing; 0 without a cut
         unread: number of bytes that `content` could not read so far and returned as zeros

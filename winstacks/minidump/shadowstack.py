@@ -35,7 +35,6 @@ class ShadowStacks:
     """The shadow stacks in the memory of a dump.
 
     Args:
-        dump: the file
         ranges: the memory of the dump, sorted and disjoint
     """
 

@@ -102,7 +102,6 @@ def dump_of(context: interfaces.context.ContextInterface, layer_name: str) -> Tr
     """Returns the file of a dump.
 
     Args:
-        context: the context that holds the layer
         layer_name: the layer over the dump
     """
     return small_dump(context.layers[context.layers[layer_name].dependencies[0]])
@@ -112,7 +111,6 @@ def machine_of(context: interfaces.context.ContextInterface, layer_name: str) ->
     """Returns the machine of a dump.
 
     Args:
-        context: the context that holds the layer
         layer_name: the layer over the dump
 
     Raises:
@@ -130,7 +128,6 @@ def image_of(
     """Returns the image of a dump.
 
     Args:
-        context: the context that holds the layer
         layer_name: the layer over the dump
         config_path: path for the configuration of this project's symbol tables
         kernel_symbols: file of the kernel's symbol table; None: search the symbol path

@@ -21,12 +21,7 @@ _MAX_BUILD_LAB = 128
 
 
 class SmallDumpFacts:
-    """The provider of `machine_facts`. A small dump does not name its computer.
-
-    Args:
-        image: the image of the dump
-        dump: its file
-    """
+    """The provider of `machine_facts`. A small dump does not name its computer."""
 
     def __init__(self, image: Image, dump: TriageDump) -> None:
         self._image = image

@@ -34,10 +34,9 @@ class SystemRecords(NamedTuple):
     """The records of a machine and its process.
 
     Attributes:
-        system: SystemInfoStream
-        misc: MiscInfoStream
         stamp: time of the acquisition of the image, in seconds since 1970; 0 if unknown
-        lost, lost_of_process: members of the two streams whose value is not in the image; they are 0 or empty
+        lost, lost_of_process: members of SystemInfoStream and MiscInfoStream whose value is not in the
+            image; they are 0 or empty
     """
 
     system: WrittenSystem
@@ -57,9 +56,7 @@ def system_records(image: Image, space: AddressSpace, machine: Machine) -> Syste
     """Returns the records of an image.
 
     Args:
-        image: the image
         space: the half of the process for the dump: its PEB has the service pack
-        machine: machine of the dump
     """
     facts = image.service(machine_facts)
     lost: List[str] = []

@@ -55,11 +55,9 @@ class ThreadRecord(NamedTuple):
     """A thread of a dump.
 
     Attributes:
-        info: entry of ThreadInfoListStream
         suspended: SuspendCount
         priorities: PriorityClass and Priority
         teb: address of the TEB in the half that the dump has
-        context: bytes of the CONTEXT
         flags: ContextFlags of the CONTEXT; None if no register is known
         states: state of the registers, one for each CONTEXT that a reader will find
         stack: the stack pointer and the end of the stack; 0 if unknown
@@ -84,12 +82,7 @@ class ThreadRecord(NamedTuple):
 
 
 class ThreadRecords:
-    """Makes records of threads.
-
-    Args:
-        image: the image
-        symbolizer: source of the modules of every address space
-    """
+    """Makes records of threads."""
 
     def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
         self._image = image

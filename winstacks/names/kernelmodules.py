@@ -95,7 +95,8 @@ class KernelModules:
         kernel = self._image.base
         if not kernel:
             return [], not self._image.threads_only
-        entries, whole = self._image.service(module_lists).kernel_modules()
+        lists = self._image.service(module_lists)
+        entries, whole = lists.kernel_modules()
         modules = []
         bases = {entry.base for entry in entries}
         for entry in entries:
@@ -108,7 +109,10 @@ class KernelModules:
             unlinked = None if entry.orders else StatusCode.PARTLY_UNLINKED
             modules.append(Module(base, size, name, file, status(unlinked, faults, _check_name(entry))))
         if all(module.base != kernel for module in modules):
-            faults = status(StatusCode.NOT_IN_THE_MODULE_LIST)
+            listed = lists.has_list(self._image.kernel)
+            faults = status(
+                StatusCode.NOT_IN_THE_MODULE_LIST if listed else StatusCode.MODULE_LIST_NOT_IN_THE_FILE
+            )
             modules.insert(0, Module(kernel, self._kernel_size(), KERNEL_PROCESS, KERNEL_PROCESS, faults))
         return mark_overlaps(modules), whole
 

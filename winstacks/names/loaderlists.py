@@ -74,6 +74,12 @@ class ModuleLists(Protocol):
     def process_modules(self, space: AddressSpace) -> LoaderList:
         """Returns the modules of one half of a process."""
 
+    def has_list(self, space: AddressSpace) -> bool:
+        """Returns whether the input has lists of modules at all, damaged or not.
+
+        A dump may have been written without one: then no module is known, and nothing is damaged.
+        """
+
     def details(self, space: AddressSpace, entry: LoaderEntry) -> LoaderDetails:
         """Returns stamp, path and RSDS record of an entry."""
 
@@ -140,6 +146,10 @@ class LoaderLists:
         memory = self._image.memory(self._image.kernel)
         entries, whole = _read(memory, layout, [(head, offset)])
         return [_with_path(memory, layout, entry) for entry in entries], whole
+
+    def has_list(self, space: AddressSpace) -> bool:
+        """Returns True: the memory of a machine has the lists, if it is complete."""
+        return True
 
     def details(self, space: AddressSpace, entry: LoaderEntry) -> LoaderDetails:
         """Returns stamp and path of an entry.

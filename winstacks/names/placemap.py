@@ -22,6 +22,7 @@ from .loaderlists import LoaderEntry, module_lists
 from .moduleindex import ModuleIndex, ModuleIndexes
 from .places import (
     LIST_INCOMPLETE,
+    NO_LIST,
     NO_MODULE,
     NOT_CANONICAL,
     PRIVATE,
@@ -86,19 +87,23 @@ class PlaceMap:
         self._unlisted = UnlistedDrivers(image, self._kernel_index)
         self.halves = _find_halves(image)
         self._kernel_spans: Optional[List[Span]] = None
+        self._unlisted_logged = False
 
     def kernel(self) -> List[Span]:
         """Returns the places of the kernel's half by address; they are the same in every address space."""
         if self._kernel_spans is None:
             start = self.halves.kernel_start
             modules, whole = self._drivers.list_modules(start)
-            if not whole:
+            listed = self._has_list(self._image.kernel)
+            if listed and not whole:
                 vollog.warning(
                     "The kernel's list of modules is broken: a module may be missing from the names"
                 )
             spans: List[Span] = [(module.base, module.end, self._kernel_place(module)) for module in modules]
             unloaded, unloaded_missing = self._unloaded.drivers(start)
-            if not whole or unloaded_missing:
+            if not listed:
+                spans.append((start, self.halves.top, UncertainPlace(NO_LIST)))
+            elif not whole or unloaded_missing:
                 gap_name = NO_MODULE._replace(status=unloaded_missing) if whole else LIST_INCOMPLETE
                 spans.append((start, self.halves.top, self._gap(UnsureGap, gap_name)))
             self._kernel_spans = _with_unloaded(ranges.flatten(spans), unloaded)
@@ -111,6 +116,7 @@ class PlaceMap:
             halves: native space of the process and, for a WoW64 process, its 32-bit half
         """
         process = self._modules.list_modules(halves, self.halves.user_end)
+        listed = self._has_list(halves[0])
         layer_name = halves[0].layer_name
         spans: List[Span] = []
         places: Dict[int, ModulePlace] = {}
@@ -128,9 +134,11 @@ class PlaceMap:
             read_name = functools.partial(self._modules.file_name, vad)
             private = Place(UNTOLD if vad.protection is None else PRIVATE)
             place = MappedPlace(vad.start, read_name) if vad.control_area else private
+            if not listed and (vad.image or vad.protection is None):
+                place = UncertainPlace(NO_LIST)
             spans.append((vad.start, vad.end, place))
         if not process.vads_whole:
-            spans.append((0, self.halves.user_end, UncertainPlace(VADS_INCOMPLETE)))
+            spans.append((0, self.halves.user_end, UncertainPlace(VADS_INCOMPLETE if listed else NO_LIST)))
         unloaded: List[Unloaded] = []
         for machine, ntdll in process.ntdlls.items():
             reader = self._reader(layer_name, ntdll, process)
@@ -155,6 +163,14 @@ class PlaceMap:
         ]
         all_spans = ranges.flatten([*spans, *background])
         return [start for start, _, _ in all_spans], [place for _, _, place in all_spans]
+
+    def _has_list(self, space: AddressSpace) -> bool:
+        """Returns whether the image has a list of modules; the lack of one is logged once."""
+        listed = self._image.service(module_lists).has_list(space)
+        if not listed and not self._unlisted_logged:
+            self._unlisted_logged = True
+            vollog.warning("The file has no list of modules: which module has an address is unknown")
+        return listed
 
     def _gap(self, kind: Type[KernelGap], name: Name) -> KernelGap:
         """Returns the place of kernel addresses in no module."""

@@ -47,6 +47,8 @@ ROM = Name("<rom>", NONE, NOTHING, NONE)
 NO_MODULE = Name("<no-module>", NONE, NOTHING, NONE)
 USER = Name("<user>", NONE, NOTHING, words.USER)
 LIST_INCOMPLETE = Name("<no-module>", NONE, status(StatusCode.MODULE_LIST_INCOMPLETE), NONE)
+NO_LIST = Name("<unknown>", NONE, status(StatusCode.MODULE_LIST_NOT_IN_THE_FILE), words.UNKNOWN)
+"""An address in a dump that has no list of modules."""
 NOT_CANONICAL = Name("<unmapped>", NONE, status(StatusCode.NOT_CANONICAL), words.UNMAPPED)
 VADS_INCOMPLETE = Name("<unmapped>", NONE, status(StatusCode.VADS_INCOMPLETE), words.UNMAPPED)
 

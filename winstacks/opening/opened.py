@@ -47,7 +47,6 @@ class ProcessHeaps(NamedTuple):
     """The heaps of one half of a process that record who allocates.
 
     Attributes:
-        space: the half of the process
         contents: heaps, and blocks by trace; its status says what is missing
     """
 
@@ -65,7 +64,6 @@ class Opened:
 
     Attributes:
         image: the image, for what this class does not list
-        symbolizer: names addresses
     """
 
     def __init__(self, image: Image, fetch_symbols: bool = False) -> None:
@@ -218,7 +216,6 @@ def open(
     """Opens a memory image, a dump of one process, or a small kernel dump.
 
     Args:
-        path: the file
         symbol_dirs: folders of symbol tables (ISF), searched before Volatility's own
         binaries: folders with files of modules, plain or laid out as a symbol server's
         symbols_from: folders with PDBs for the modules of a dump

@@ -92,7 +92,6 @@ def construct(path: Path, options: Mapping[str, object]) -> interfaces.plugins.P
     """Returns windows.traces built on an image, or minidump.traces built on a dump of a process or crash.
 
     Args:
-        path: the image or dump
         options: values of options of the plugin, by name; empty values are left out
 
     Raises:

@@ -113,6 +113,10 @@ class FlatCommand(Command[StackRecord, StackRecord]):
     def frames(self, item: StackRecord) -> Sequence[NamedFrame]:
         return item.frames
 
+    def rows(self, item: StackRecord, frames: Sequence[NamedFrame]) -> Iterator[Row]:
+        """Yields nothing: rows that are made of all stacks follow them."""
+        return iter(())
+
     def generate(self) -> Iterator[Row]:
         with self.warnings:
             yield from super().generate()

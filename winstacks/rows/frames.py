@@ -11,8 +11,8 @@ from ..memory.decode.memo import Memo
 from ..memory.decode.status import status, text
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import ShortText
-from ..stacklist.frames import LINKED_OVER, MAX_FRAMES, NamedFrame, stack_text
-from .grid import NOT_APPLICABLE, UNPARSABLE, UNREADABLE, Hex
+from ..stacklist.frames import LINKED_OVER, MAX_FRAMES, NamedFrame, count_unbacked, stack_text
+from .grid import NOT_APPLICABLE, UNPARSABLE, UNREADABLE, Hex, or_unreadable
 
 
 class StackCell(ShortText):
@@ -55,7 +55,7 @@ class FramePrinter(Memo[NamedFrame, FrameCells]):
 
 def unbacked(frames: Collection[NamedFrame]) -> object:
     """Returns the cell Unbacked of a stack."""
-    return sum([frame.unbacked for frame in frames]) if frames else NOT_APPLICABLE
+    return or_unreadable(count_unbacked(frames)) if frames else NOT_APPLICABLE
 
 
 def folded(frames: Collection[NamedFrame], fold: bool = True, mask: int = -1) -> object:

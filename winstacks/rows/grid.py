@@ -111,7 +111,7 @@ class Grid:
             form = {dictionary.HEX: f"Hex({place})", dictionary.ADDRESS: f"Hex({place} & {mask:#x})"}
             body.append(f"if {place} is None: {place} = {absent}")
             if COLUMNS[name].type in form:
-                body.append(f"elif type({place}) is int: {place} = {form[COLUMNS[name].type]}")
+                body.append(f"elif isinstance({place}, int): {place} = {form[COLUMNS[name].type]}")
         return self._compiled(tuple(places.values()), *body, f"return {self._code(names)}")
 
     def frames_maker(self, *names: str) -> Callable[..., Iterator[Row]]:

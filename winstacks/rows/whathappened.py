@@ -28,7 +28,10 @@ _OF_PROCESS = (
 )
 """Status words of a stack that belong to its process or thread."""
 
-_DOUBTFUL = (StatusCode.MODULE_LIST_INCOMPLETE, StatusCode.VADS_INCOMPLETE)
+_DOUBTFUL = (
+    *(StatusCode.MODULE_LIST_INCOMPLETE, StatusCode.MODULE_LIST_NOT_IN_THE_FILE),
+    StatusCode.VADS_INCOMPLETE,
+)
 """Status words of a name that may be wrong."""
 
 

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Callable, Collection, Dict, Iterable, List, NamedTuple, Optional
 
 from ..columns.dictionary import STACK_SEPARATOR
-from ..columns.words import IMAGE, UNBACKED
+from ..columns.words import IMAGE, UNBACKED, UNKNOWN
 from ..memory.decode.memo import Memo
 from ..memory.decode.status import Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode, words_that
@@ -86,7 +86,7 @@ class NamedFrame:
         address: the address; None if it is not in the image
         name: the name; None if the address is not in the image
         shown: text for the column Stack
-        unbacked: whether Unbacked counts the frame
+        unbacked: whether Unbacked counts the frame; None if the image does not show it
     """
 
     __slots__ = ("_details", "_find_details", "address", "name", "shown", "unbacked")
@@ -101,7 +101,8 @@ class NamedFrame:
         self.address = address
         self.name = name
         self.shown = shown
-        self.unbacked = name is not None and name.backing in UNBACKED
+        backing = None if name is None else name.backing
+        self.unbacked: Optional[bool] = None if backing == UNKNOWN else backing in UNBACKED
         self._find_details = find_details
         self._details: Optional[FrameDetails] = None
 
@@ -123,6 +124,12 @@ def stack_text(frames: Collection[NamedFrame], mask: int = -1) -> str:
     if "<" not in whole:
         return whole
     return ShortText(whole, STACK_SEPARATOR.join([short_of(frame.symbol(mask)) for frame in frames]))
+
+
+def count_unbacked(frames: Iterable[NamedFrame]) -> Optional[int]:
+    """Returns how many frames Unbacked counts; None if that is unknown for one of them."""
+    counted = [frame.unbacked for frame in frames]
+    return None if None in counted else sum(map(bool, counted))
 
 
 def _missing(word: StatusCode) -> NamedFrame:
@@ -180,7 +187,7 @@ class SpaceFrames:
         grow: function that is called before a frame is stored
 
     Attributes:
-        any_unbacked: whether Unbacked counts any frame that was looked up so far
+        any_unbacked: whether Unbacked counts, or may count, any frame that was looked up so far
     """
 
     def __init__(self, names: AddressNamer, modules: SpaceModules, grow: Callable[[], None]) -> None:
@@ -236,7 +243,7 @@ class SpaceFrames:
             return NOT_THERE
         name = self._names.name(address, returns)
         frame = NamedFrame(address, name, name.symbol, self._of_return if returns else self._of_instruction)
-        self.any_unbacked = self.any_unbacked or frame.unbacked
+        self.any_unbacked = self.any_unbacked or frame.unbacked is not False
         return frame
 
 

@@ -18,7 +18,7 @@ from ..stacks.decode.frames import Frame
 from ..traps.state import TrapState
 from .decode import keys
 from .decode.keys import StackKeys
-from .frames import UNCERTAIN, NamedFrame
+from .frames import UNCERTAIN, NamedFrame, count_unbacked
 from .shown import shown_numbers
 
 _NOTHING_THERE = words_that(Means.NO_STACK_HERE)
@@ -38,7 +38,7 @@ _AS_EXPECTED = words_that(Means.NONE_LOST)
 
 _LETTERS = re.compile(r"\w+")
 
-_unbacked, _part, _address = map(attrgetter, ("unbacked", "details.part", "address"))
+_part, _address = map(attrgetter, ("details.part", "address"))
 
 
 class StackFrame(NamedTuple):
@@ -141,8 +141,8 @@ class StackRecord(NamedTuple):
 
     @property
     def unbacked(self) -> Optional[int]:
-        """The number of frames that `--unbacked` looks for; None without frames."""
-        return sum(map(_unbacked, self.frames)) if self.frames else None
+        """The number of frames that `--unbacked` looks for; None without frames, or if it is unknown."""
+        return count_unbacked(self.frames) if self.frames else None
 
     @property
     def shown(self) -> Sequence[int]:

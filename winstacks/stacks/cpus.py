@@ -203,11 +203,7 @@ class Cpu(abc.ABC, Generic[R]):
 
 
 class IntelCpu(Cpu[R]):
-    """x64 and x86: a thread that is not running has its switch frame on its kernel stack.
-
-    Args:
-        image: the image
-    """
+    """x64 and x86: a thread that is not running has its switch frame on its kernel stack."""
 
     def __init__(self, image: Image) -> None:
         super().__init__(image)

@@ -12,8 +12,10 @@ from volatility3.framework.layers import intel
 from ..columns.words import PDB
 from ..memory import bulk, pagetables
 from ..memory.decode.memo import Memo
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..names.decode.grounds import is_first
+from ..names.loaderlists import module_lists
 from ..names.symbolizer import AddressNamer
 from ..names.usermodules import vad_at
 from ..process.regions import Region
@@ -39,7 +41,11 @@ class SpaceFacts:
     @property
     def surroundings(self) -> Surroundings:
         """The answers in the form that walkers take."""
-        return Surroundings(self.is_first, self.is_start, self.is_mapped, self.is_executable, self.find_stack)
+        listed = self._image.service(module_lists).has_list(self._space)
+        return Surroundings(
+            *(self.is_first, self.is_start, self.is_mapped, self.is_executable, self.find_stack),
+            StatusCode.CODE_IN_NO_MODULE if listed else StatusCode.MODULE_LIST_NOT_IN_THE_FILE,
+        )
 
     def is_first(self, address: int) -> bool:
         """Returns whether code is of a function in which threads begin."""

@@ -67,7 +67,6 @@ class Chains:
     """The waits of an image as a graph.
 
     Args:
-        processes: the waits of each process
         pids: the processes that were selected; all if empty
         tids: the threads that were read; all if empty
     """

@@ -36,7 +36,6 @@ class Inference:
     """Infers critical sections.
 
     Args:
-        symbol: names addresses
         sections: lists the critical sections of one half of a process
     """
 
@@ -48,13 +47,7 @@ class Inference:
     def section(
         self, thread: Thread, stack: Optional[CallStack], sides: Mapping[AddressSpace, UserSide]
     ) -> Optional[Awaited]:
-        """Returns the section for which a thread waits in a stack of user mode, None if it is unknown.
-
-        Args:
-            thread: the thread
-            stack: its stack
-            sides: user mode of the halves of its process
-        """
+        """Returns the section for which a thread waits in a stack of user mode, None if it is unknown."""
         if stack is None or not self._takes_section(stack):
             return None
         side = sides.get(stack.space)

@@ -45,7 +45,6 @@ class KernelLocks:
 
     Args:
         image: an image with a kernel
-        objects: describes objects
         resources: lists the kernel's resources
     """
 

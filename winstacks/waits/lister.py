@@ -88,9 +88,6 @@ class _Seen(NamedTuple):
     """A thread that may wait, and what is known of it before the kernel is asked.
 
     Attributes:
-        thread: the thread
-        stacks: its stacks
-        sides: user mode of the halves of its process
         answers: what user mode says it waits for
         half: the half whose locks these are; None without answers
     """
@@ -106,9 +103,6 @@ class WaitLister:
     """Lists the waiting threads.
 
     Args:
-        image: the image
-        symbolizer: names of code addresses
-        ntdlls: finds the ntdll of a space
         locks: lists the locks of the kernel or of one half of a process; called if a thread may wait for one
         symbol: names addresses, for a caller that keeps names
     """
@@ -155,7 +149,7 @@ class WaitLister:
         """Yields the waits of each process.
 
         Args:
-            pids: process IDs; all processes if None or empty
+            pids: all if None or empty
             offset: address of an _EPROCESS that no list holds: only its threads
         """
         listed = Threads.list_threads(self._image, pids, offset)
@@ -208,8 +202,14 @@ class WaitLister:
     def _wait(
         self, thread: Thread, stacks: List[CallStack], sides: Dict[AddressSpace, UserSide]
     ) -> Optional[ThreadWait]:
-        """Returns what a thread waits for; None if it does not wait, or if that is unknown."""
-        if thread.unusable or thread.tid is None or has_status(thread.status, StatusCode.TERMINATED):
+        """Returns what a thread waits for; None if it does not wait, or if that is unknown.
+
+        One that is no thread by its type, but waits by its state, has a row: its status says so.
+        """
+        wrong_type = has_status(thread.status, StatusCode.NOT_A_THREAD) and thread.state == WAITING
+        if thread.unusable and not wrong_type:
+            return None
+        if thread.tid is None or has_status(thread.status, StatusCode.TERMINATED):
             return None
         if thread.state == TERMINATED:
             return None

@@ -32,10 +32,8 @@ class Awaited(NamedTuple):
         name: its name, empty without one
         mode: a word of `words.WAIT_MODES`, empty without one
         known: a word of `words.KNOWN`
-        evidence: facts that a second examiner can check
         ownership: a word of `words.OWNERSHIPS`
         owners: the threads that own it or have to act; a process without a known thread has no TID
-        status: contradictions and faults
     """
 
     kind: str
@@ -70,7 +68,6 @@ class ThreadWait(NamedTuple):
     """A waiting thread.
 
     Attributes:
-        thread: the thread
         awaited: what it waits for; several objects if a wait is for any or all of them
         stack: the stack that shows the wait, None without one
         since: when the wait began, a FILETIME; None if unknown

@@ -63,7 +63,6 @@ class UserStack(NamedTuple):
     """The place of a thread in one half of its process.
 
     Attributes:
-        thread: the thread
         entry: the registers with which its stack of that half begins; None if there are none
         registers: the registers of the innermost frame, which the walk may have completed
     """
@@ -77,13 +76,7 @@ class UserSide:
     """The waits of one half of a process.
 
     Args:
-        view: the half as decoders see it
-        waits: the decoders
         names: names of the PEB's locks by their addresses
-
-    Attributes:
-        view: the argument
-        waits: the argument
     """
 
     def __init__(self, view: ProcessView, waits: UserWaits, names: Dict[int, str]) -> None:
@@ -110,9 +103,6 @@ class UserSides:
     """Makes the views of processes.
 
     Args:
-        image: the image
-        symbolizer: names code addresses
-        ntdlls: finds the ntdll of a space
         symbol: names addresses, for a caller that keeps names
     """
 
@@ -129,7 +119,6 @@ class UserSides:
         """Returns the waits of one half of a process; None if its memory cannot be read.
 
         Args:
-            space: the half
             stacks: where each of its threads stands there
         """
         if not space.layer_name or space.kernel:
@@ -220,13 +209,7 @@ PEB_LOCKS = {"LoaderLock": "loader lock", "FastPebLock": "PEB lock"}
 
 
 class _Names:
-    """Facts that the names of code addresses give about them.
-
-    Args:
-        space: a half of a process
-        namer: finds the modules of the half
-        symbol: names addresses
-    """
+    """Facts that the names of code addresses give about them."""
 
     def __init__(self, space: AddressSpace, namer: AddressNamer, symbol: SymbolOf) -> None:
         self._space = space

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any, Callable, List, Tuple
+from typing import Any, Callable, Iterator, List, Tuple
 
 import pytest
 
@@ -14,14 +14,25 @@ from tests.forge.vad import EXECUTE_READWRITE
 from tests.support.clean.host64 import Host64, Private, Program
 from winstacks.columns.words import PRIVATE
 from winstacks.findings.checks import unbacked
+from winstacks.findings.code.neighbours import vendor_neighbour
 from winstacks.findings.facts import CheckFacts
-from winstacks.findings.finding import Finding
-from winstacks.names.symbolizer import Symbolizer
+from winstacks.findings.finding import Finding, unbacked_frames
+from winstacks.names.symbolizer import AddressNamer, Symbolizer
 from winstacks.stacklist.stack import StackRecord
 from winstacks.stacklist.traces import StackCollector
 
 KERNEL, WAIT_EX, OUT = "win10-x64", "kernelbase!WaitForSingleObjectEx", "clr!CallDescrWorkerInternal"
 SHALLOW, DEEP = 200, 400
+
+
+class Listed(List[Any]):
+    """A list that counts how often all of it is gone through."""
+
+    passes = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self.passes += 1
+        return super().__iter__()
 
 
 class Counted(List[Any]):
@@ -86,3 +97,30 @@ def test_each_frame_is_looked_at_a_few_times(
     assert len(second) == len(first) + DEEP - SHALLOW
     assert {finding.severity for finding in second} == {finding.severity for finding in first}
     assert many < 2.2 * few
+
+
+def test_regions_are_gone_through_once_for_a_process(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each frame of code asks whether the process has much code, and whose the module next to it is."""
+    host = Host64(KERNEL)
+    folder = "C:\\Program Files\\Vendor"
+    program = host.program("app.exe", functions="main", folder=folder)
+    program.load("engine.dll", "Run Wait", path=f"{folder}\\engine.dll")
+    base, *_ = (program.jitted() for _ in range(8))
+    program.waits("main", "engine!Run", *DEEP * [Private(base)], "engine!Wait", WAIT_EX)
+    symbolizer = Symbolizer(context.open_image(host.kernel.image(), tmp_path).image)
+    stack = next(
+        stack
+        for stack in StackCollector(symbolizer).list_stacks()
+        if PRIVATE in [frame.name.backing for frame in stack.frames if frame.name]
+    )
+    facts = CheckFacts(symbolizer)
+    process = facts.namer(stack.space).process
+    assert process is not None
+    listed = Listed(process.vads)
+    monkeypatch.setattr(AddressNamer, "process", process._replace(vads=listed))
+    places = [place for place in unbacked_frames(stack) if place.name.backing == PRIVATE]
+    neighbours = [vendor_neighbour(stack, place, facts) for place in places]
+    assert [neighbour.belongs for neighbour in neighbours if neighbour] == DEEP * [True]
+    assert listed.passes < 8

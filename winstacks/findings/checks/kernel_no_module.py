@@ -35,9 +35,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
 
     For all frames in a ROM, in whatever stack, one is shown.
     """
-    # A file that ends before its list of modules proves nothing.
-    listed = not has_status(stack.status, StatusCode.HEADER_ONLY)
-    for place in unbacked_frames(stack, NONE) if listed and shows_kernel_code(stack) else ():
+    for place in unbacked_frames(stack, NONE) if shows_kernel_code(stack) else ():
         if facts.is_user(place.at):
             continue
         # The status of the name shows that a list of modules, loaded or unloaded, is incomplete.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from typing import Callable, Iterator, NamedTuple, Optional, Tuple
 
-from ...columns.words import HIGH, LIKELY, LOW, MEDIUM, USER, WOW64
+from ...columns.words import HIGH, LIKELY, LOW, MEDIUM, UNKNOWN, USER, WOW64
 from ...memory.decode.pagetable import round_to_pages
 from ...memory.decode.status import Status, StatusItem, has_status
 from ...memory.decode.statuscodes import StatusCode
@@ -38,6 +38,8 @@ _LINK = "the file has two names (a hard link): the kernel started it by the name
 _SIZE = StatusItem(StatusCode.CONTRADICTED, members=("SizeOfImage",))
 _PROTECTOR = "the headers agree with the VAD: protectors of programs change the loader's copy of the size"
 _DAMAGED = "the loader's lists cannot be followed"
+
+_NO_LISTS = "the file has no list of modules"
 
 _COM_DESCRIPTOR = 14
 _COR20 = 0x48
@@ -96,6 +98,9 @@ def _mismatch(
     if vad is None or not vad.image:
         return None
     known_module = facts.namer(space).module_at(place.at)
+    if known_module is None and place.name.backing == UNKNOWN:
+        facts.leave_out(NAME, _NO_LISTS, space.process)
+        return None
     if known_module is None:
         return _unlisted(space, place, vad, facts)
     headers = known_module.image.headers

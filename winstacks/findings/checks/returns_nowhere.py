@@ -23,6 +23,7 @@ from ..finding import NONE_KNOWN, Check, Finding, place_finding, unbacked_frames
 
 _OTHER_GAPS = (
     *(StatusCode.CODE_UNREADABLE, StatusCode.CODE_IN_NO_MODULE, StatusCode.CODE_AND_UNWIND_DATA_DIFFER),
+    StatusCode.MODULE_LIST_NOT_IN_THE_FILE,
     *(StatusCode.NOT_BEHIND_A_CALL, StatusCode.NO_FUNCTION_TABLE, StatusCode.NO_UNWIND_DATA),
     *(StatusCode.UNWIND_DATA_UNREADABLE, StatusCode.UNWIND_DATA_INVALID, StatusCode.UNWIND_DATA_INCOMPLETE),
     *(StatusCode.FRAME_REGISTER_UNKNOWN, StatusCode.STACK_UNREADABLE),

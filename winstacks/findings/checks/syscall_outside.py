@@ -10,7 +10,20 @@ from __future__ import annotations
 
 from typing import Iterator, Mapping, Optional, Tuple
 
-from ...columns.words import CERTAIN, HIGH, IMAGE, LIKELY, LOW, MEDIUM, PRIVATE, SYSCALL, TRAP, UNMAPPED, USER
+from ...columns.words import (
+    CERTAIN,
+    HIGH,
+    IMAGE,
+    LIKELY,
+    LOW,
+    MEDIUM,
+    PRIVATE,
+    SYSCALL,
+    TRAP,
+    UNKNOWN,
+    UNMAPPED,
+    USER,
+)
 from ...memory.decode.machine import Machine
 from ...memory.decode.status import has_status
 from ...memory.decode.statuscodes import StatusCode
@@ -58,6 +71,8 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     if entry is None or thread is None or place is None or place.number or place.how != TRAP:
         return
     if entry.kind != SYSCALL or stack.space.machine is not Machine.AMD64 or _left(thread, entry):
+        return
+    if place.name.backing == UNKNOWN:
         return
     code = _code_before(stack.space, place.address, facts)
     if code is None:

@@ -48,13 +48,7 @@ _STACK = 4
 
 
 def is_write_barrier(read: Read, changed: Ranges, machine: Machine) -> bool:
-    """Returns whether all changed bytes of a function are the code of one write barrier.
-
-    Args:
-        read: function (address, length) -> bytes, None if any byte is missing
-        changed: addresses of the changed bytes
-        machine: machine of the code
-    """
+    """Returns whether all changed bytes of a function are the code of one write barrier."""
     first, end = changed[0][0], changed[-1][1]
     for start in range(first, first - _BEFORE, -1):
         stop = None if end - start > LONGEST else _end_of(read, start, machine)

@@ -37,13 +37,7 @@ class _Load(NamedTuple):
 
 
 def closure_target(read: Read, start: int, machine: Machine) -> Optional[int]:
-    """Returns the address to which a closure jumps, None if the code is none, or code of ARM64.
-
-    Args:
-        read: function (address, length) -> bytes, None if any byte is missing
-        start: address of the code
-        machine: machine of the code
-    """
+    """Returns the address to which a closure jumps, None if the code is none, or code of ARM64."""
     registers: Dict[int, Optional[int]] = {}
     address = start
     if machine not in _FIXED:

@@ -72,7 +72,6 @@ def code_cache(memory: Memory, variables: Mapping[str, int]) -> Optional[Tuple[i
     """Returns the limits of HotSpot's code cache, the second exclusive; None if they cannot be read.
 
     Args:
-        memory: memory of the process
         variables: addresses of VARIABLES, as far as the JVM exports them
     """
     fields = _fields(memory, variables)
@@ -123,7 +122,6 @@ class CodeLists:
 
     Args:
         memory: memory of the process, with the pointer size of the code in question
-        names: names of the process
         vads: VADs of the process, ascending
         programs: names of files, without extension, into which V8 may be linked
     """

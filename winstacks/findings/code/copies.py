@@ -112,8 +112,6 @@ class SectionCopies:
     The mappings of other processes are listed when the first private page is met.
 
     Args:
-        image: the image
-        vad: function that returns the VAD at an address of a process, None if there is none
         module: function that returns the module at an address of a process if the examiner provided its file,
             else None
     """
@@ -192,13 +190,7 @@ class SectionCopies:
         return None if page is None else page.data[rva % PAGE_SIZE : rva % PAGE_SIZE + end - start]
 
     def compare(self, space: AddressSpace, start: int, end: int) -> Comparison:
-        """Compares a range of addresses of a process.
-
-        Args:
-            space: address space of the process
-            start: the first address, canonical
-            end: end of the range, exclusive
-        """
+        """Compares a range of addresses of a process."""
         if space.kernel:
             return Comparison(reason=OF_KERNEL)
         if not space.layer_name:
@@ -385,13 +377,7 @@ class _Relocations:
         return bytes(page_bytes)
 
     def undone(self, base: int, rva: int, data: bytes) -> bytes:
-        """Returns a page with the base subtracted from each relocated number.
-
-        Args:
-            base: the address at which the file is mapped
-            rva: RVA of the page
-            data: the page
-        """
+        """Returns a page with the base subtracted from each relocated number."""
         page_bytes = bytearray(data)
         # A number may begin on the previous page.
         for page in (rva - PAGE_SIZE, rva):

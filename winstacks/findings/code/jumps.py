@@ -19,16 +19,11 @@ _WIDE = 0x48
 """REX.W, which some tools write before a jump through a register."""
 
 Read = Callable[[int, int], Optional[bytes]]
+"""Takes an address and a number of bytes; returns these bytes, None if some are not there."""
 
 
 def follow_jumps(read: Read, address: int, machine: Machine) -> Optional[int]:
-    """Returns the final target of the jumps at an address, None if there is none.
-
-    Args:
-        read: function (address, length) -> bytes, None if any byte is missing
-        address: address of the first jump
-        machine: machine of the code
-    """
+    """Returns the final target of the jumps at an address, None if there is none."""
     way = hops(read, address, machine)
     return way[-1] if way else None
 

@@ -15,8 +15,9 @@ comes from a driver's package, or has neighbours from its folder in this process
 
 from __future__ import annotations
 
+import bisect
 import functools
-from typing import NamedTuple, Optional
+from typing import FrozenSet, List, NamedTuple, Optional
 
 from ...columns.words import IMAGE
 from ...memory.decode.status import has_status
@@ -37,6 +38,7 @@ _MANY = 4
 and the relays of a hooking product are one."""
 _LARGE = 1 << 20
 """Bytes of one such range that count as many: engines reserve one range for all of their code."""
+_FILES, _MUCH = f"{__name__}: files", f"{__name__}: much code"
 _BOTH, _INTERRUPTED = (
     "is on both sides of it on the stack",
     ("called it, and was called from where threads begin; the thread was interrupted there"),
@@ -59,9 +61,7 @@ def vendor_neighbour(stack: StackRecord, place: FramePlace, facts: CheckFacts) -
     """Returns the module outside Windows' folders that is next to code of no file; None if there is none.
 
     Args:
-        stack: the stack
         place: the frame in that code
-        facts: facts of the image
     """
     inner, outer = neighbour_frames(stack, place, facts)
     if inner is not None:
@@ -108,9 +108,33 @@ def _path(space: AddressSpace, at: int, facts: CheckFacts) -> str:
 
 def _has_much_code(space: AddressSpace, facts: CheckFacts) -> bool:
     """Returns whether a process has as much executable memory outside images as compilers make."""
+    return facts.find_once(_MUCH, space, 0, functools.partial(_counts_much_code, space, facts))
+
+
+def _counts_much_code(space: AddressSpace, facts: CheckFacts) -> bool:
     process = facts.namer(space).process
     found = [vad for vad in (() if process is None else process.vads) if not vad.image and vad.executable]
     return len(found) >= _MANY or any(vad.end - vad.start >= _LARGE for vad in found)
+
+
+class _Files(NamedTuple):
+    """The files of the images in a process.
+
+    Attributes:
+        paths: their paths, ascending
+        programs: the folders of those that are programs
+    """
+
+    paths: List[str]
+    programs: FrozenSet[str]
+
+
+def _files(space: AddressSpace, facts: CheckFacts) -> _Files:
+    process = facts.namer(space).process
+    service = facts.image.service(regions)
+    images = (vad for vad in (() if process is None else process.vads) if vad.image)
+    paths = {(service.file_name(vad.control_area) or "").lower() for vad in images} - {""}
+    return _Files(sorted(paths), frozenset(_folder(path) for path in paths if path.endswith(_PROGRAM)))
 
 
 def _belongs(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> bool:
@@ -118,20 +142,13 @@ def _belongs(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> bool:
     path = _path(space, place.at, facts)
     if path.endswith(_PROGRAM) or is_beneath(path, _DRIVERS):
         return True
+    files = facts.find_once(_FILES, space, 0, functools.partial(_files, space, facts))
     folder = _folder(path)
-    process = facts.namer(space).process
-    service = facts.image.service(regions)
-    for vad in () if process is None else process.vads:
-        if not vad.image:
-            continue
-        other = (service.file_name(vad.control_area) or "").lower()
-        if other == path or not other:
-            continue
-        theirs = _folder(other)
-        # A DLL of the program's folder, or of one beneath it; or another module from the folder of the DLL.
-        if (other.endswith(_PROGRAM) and folder.startswith(theirs)) or theirs.startswith(folder):
-            return True
-    return False
+    # A DLL of the program's folder, or of one beneath it; or another module from the folder of the DLL.
+    if any(folder[:end] in files.programs for end in range(len(folder) + 1)):
+        return True
+    first = bisect.bisect_left(files.paths, folder)
+    return any(other != path and other.startswith(folder) for other in files.paths[first : first + 2])
 
 
 def _folder(path: str) -> str:

@@ -36,9 +36,7 @@ def served(space: AddressSpace, entry: int, facts: CheckFacts) -> Optional[Froze
     None if the function, or a relay, is not in memory.
 
     Args:
-        space: address space of the process
         entry: address of the hook's jump
-        facts: facts of the image
     """
     names, read = facts.namer(space), facts.image.memory(space).read
     files: List[str] = []
@@ -102,9 +100,7 @@ class Hooked:
     """A hook of one process, compared with the hooks that other processes have in the same place.
 
     Args:
-        space: address space of the process
         entry: address of the hook's jump
-        facts: facts of the image
 
     Attributes:
         mine: files of the modules that the hook serves

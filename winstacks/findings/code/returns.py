@@ -53,7 +53,6 @@ def call_site(stack: StackRecord, check: str, facts: CheckFacts) -> Iterator[Cal
     Args:
         stack: stack of 64-bit code
         check: name of the check for which `facts.left_out` reports code that could not be compared
-        facts: facts of the image
     """
     if stack.space.machine is not Machine.AMD64 or not stack.walked:
         return

@@ -79,13 +79,7 @@ class _Patched(NamedTuple):
 
 
 class PatchedStubs:
-    """The patched stubs of a process, and the copies of stubs that they explain.
-
-    Args:
-        image: the image
-        space: address space of the process
-        names: names of the address space
-    """
+    """The patched stubs of a process, and the copies of stubs that they explain."""
 
     def __init__(self, image: Image, space: AddressSpace, names: AddressNamer) -> None:
         self._memory = image.memory(space)
@@ -100,7 +94,6 @@ class PatchedStubs:
         """Returns the explanation of a stub's copy in private memory, or None.
 
         Args:
-            start: address of the copy
             number: number that the copy calls
         """
         patched = self._found.get(number)

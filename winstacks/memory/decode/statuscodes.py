@@ -413,6 +413,12 @@ class StatusCode(Enum):
     )
     """The kernel's list of modules breaks off, or a part of MmUnloadedDrivers is not in the image:
     `<no-module>` is not certain."""
+    MODULE_LIST_NOT_IN_THE_FILE = (
+        "module list not in the file",
+        Means.FRAMES_MISSING | Means.NAME_INCOMPLETE | Means.LIST_INCOMPLETE | Means.LOWERS_CONFIDENCE,
+    )
+    """A dump that was written without a list of modules, or its header only: nothing is damaged, and which
+    module has the address is unknown. A walk had to guess there."""
     VADS_INCOMPLETE = (
         "VADs incomplete",
         Means.ABSENT | Means.NAME_INCOMPLETE | Means.LIST_INCOMPLETE | Means.LOWERS_CONFIDENCE,

@@ -73,8 +73,6 @@ def read_bitmap(read: Read, size: int, start: int) -> Bitmap:
     """Reads the bitmap of a dump. It never returns more pages than the file has room for.
 
     Args:
-        read: reads the file
-        size: size of the file in bytes
         start: offset of the _SUMMARY_DUMP, which follows the header
 
     Raises:

@@ -79,9 +79,7 @@ class CrashedThread(NamedTuple):
     """The thread that crashed. Addresses are canonical; a value that is not in the dump is None.
 
     Attributes:
-        ethread: address of its _ETHREAD
         eprocess: address of the _EPROCESS in which it ran
-        processor: number of the processor that crashed
         members: the known members, numbers by name
         process: ImageFileName, empty if its offset is unknown
         attached: whether the thread belongs to another process than the one in which it ran
@@ -105,7 +103,6 @@ def crashed_thread(
     """Returns the thread that crashed.
 
     Args:
-        dump: the dump
         types: the structures of the kernel's symbols, None without them
         layouts: layouts to try if there are no symbols, the most likely first
     """

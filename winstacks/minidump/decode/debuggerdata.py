@@ -51,7 +51,6 @@ class DebuggerData(NamedTuple):
 
     Attributes:
         tagged: whether the structure has the tag `KDBG`; without the tag nothing else is read
-        size: Size of its header, in bytes
         addresses: addresses by member, without zeros
         offsets: offsets and sizes by member, without zeros
     """

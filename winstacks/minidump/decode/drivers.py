@@ -60,11 +60,8 @@ class Driver(NamedTuple):
 
     Attributes:
         name: path or file name as in the dump; None if it cannot be read
-        DllBase: address of the image
         EntryPoint: address of the entry point, 0 without one
-        SizeOfImage: size of the image in bytes
-        CheckSum: CheckSum of the headers, None if the entry lacks it
-        TimeDateStamp: TimeDateStamp of the headers, None if the entry lacks it
+        CheckSum, TimeDateStamp: of the headers; None if the entry lacks them
     """
 
     name: Optional[str]

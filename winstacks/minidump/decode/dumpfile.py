@@ -109,8 +109,6 @@ class Stream(NamedTuple):
     """An entry of the directory of streams.
 
     Attributes:
-        StreamType: number of the type
-        Location: range of its bytes in the file
         status: faults of the stream: it is beyond the end of the file, it overlaps another of a type that is
             known, it is one of several of its type (the first counts), or Windows has no such type
     """
@@ -128,12 +126,7 @@ class Stream(NamedTuple):
 class Minidump:
     """A minidump.
 
-    Args:
-        read: reads the file
-        size: size of the file in bytes
-
     Attributes:
-        size: size of the file in bytes
         version: upper half of MINIDUMP_HEADER.Version, chosen by the writer
         time_date_stamp: TimeDateStamp, seconds since 1970
         flags: MINIDUMP_TYPE
@@ -298,12 +291,8 @@ def elements(
     """Reads an array of structures.
 
     Args:
-        dump: the file
-        rva: offset of the array
         end: end of the stream that has the array
-        count: number of structures, as the stream claims
-        size: size of each in bytes, as the stream claims
-        form: members of a structure
+        count, size: number and size of the structures, as the stream claims
         limit: greatest number of structures that are read
         member: name of the member that has the count
 
@@ -342,7 +331,6 @@ class ListHeader(NamedTuple):
     Attributes:
         members: members of the header; empty without a stream, or if the file lacks a part of the header
         start, end: range of the stream in the file
-        status: faults of the stream
     """
 
     members: Tuple[Any, ...]
@@ -386,11 +374,9 @@ def read_headed_list(
     """Reads a stream whose header begins with its own size, the size of an entry and their number.
 
     Args:
-        dump: the file
         kind: the type of the stream
         header: members of its header; the first three are size of the header, size of an entry, number of
             entries
-        form: members of an entry
         limit: greatest number of entries that are read
         member: name of the header's member that has the number
     """
@@ -423,7 +409,7 @@ def overlapping(ranges: Sequence[Tuple[int, int]]) -> Dict[int, int]:
     The earlier range begins before the other, or begins with it and is listed first.
 
     Args:
-        ranges: (start, end), `end` exclusive, in any order
+        ranges: (start, end), in any order
 
     Returns:
         The number of shared bytes by index of each overlapping range.

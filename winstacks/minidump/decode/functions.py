@@ -115,8 +115,6 @@ def _is_table(dump: Minidump, rva: int, room: int, entry: int) -> bool:
     """Returns whether a descriptor with entries lies at an offset: a further table, not spare bytes.
 
     Args:
-        dump: the file
-        rva: offset of the possible descriptor
         room: the greatest offset of a descriptor whose table has no entries and fits
         entry: size of an entry in bytes
     """

@@ -51,7 +51,6 @@ class HandleOperation(NamedTuple):
     Attributes:
         OperationType: see OPERATIONS
         ReturnAddresses: return addresses, the newest call first; Depth of them, at most 32
-        status: faults of the operation
     """
 
     Handle: int

@@ -74,7 +74,6 @@ def memory_ranges(dump: Minidump, stacks: Iterable[MemoryRange] = ()) -> Tuple[L
     beyond the end of the file are left out and counted.
 
     Args:
-        dump: the file
         stacks: the stacks that the threads name, because a writer may leave them out of the lists; if a list
             has the same range, the list's range counts without a warning
     """
@@ -132,7 +131,6 @@ def _contradictions(dump: Minidump, ranges: Sequence[MemoryRange], known: Sequen
     range around Ip (measured: Breakpad).
 
     Args:
-        dump: the file
         ranges: ranges that may share addresses, but share no bytes of the file
         known: the same addresses, sorted and disjoint
     """

@@ -15,7 +15,8 @@ from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.pe import MAX_PDB_PATH, CodeView, codeview_of
 from .dumpfile import FixedStruct, Location, Minidump, overlapping, read_counted_list, read_headed_list
 
-_MODULE_LIST, _UNLOADED_MODULE_LIST = 4, 14
+MODULE_LIST, _UNLOADED_MODULE_LIST = 4, 14
+"""Types of the streams."""
 
 MAX_MODULES = 0x4000
 """Greatest number of modules of a list that are read."""
@@ -35,7 +36,6 @@ class MinidumpModule(NamedTuple):
             signature
         CvRecord: file range of the record that names the PDB
         code_view: content of that record, None without a record of kind RSDS
-        status: faults of the module
     """
 
     BaseOfImage: int
@@ -62,7 +62,7 @@ class MinidumpUnloadedModule(NamedTuple):
 
 def module_list(dump: Minidump) -> Tuple[List[MinidumpModule], Status]:
     """Returns the modules of ModuleListStream, and the status of the stream."""
-    found, faults = read_counted_list(dump, _MODULE_LIST, MODULE, MAX_MODULES, "NumberOfModules")
+    found, faults = read_counted_list(dump, MODULE_LIST, MODULE, MAX_MODULES, "NumberOfModules")
     modules = [_module(dump, row) for row in found]
     unnamed = any(module.ModuleName is None for module in modules)
     shared = overlapping(

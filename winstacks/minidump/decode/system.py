@@ -34,7 +34,6 @@ class SystemInfo(NamedTuple):
     Attributes:
         CSDVersion: name of the service pack, empty without one; None if it cannot be read
         CPU: VendorId of a 32-bit Intel CPU, or ProcessorFeatures of any other CPU, in bytes
-        status: faults of the stream
     """
 
     ProcessorArchitecture: int
@@ -69,9 +68,6 @@ class MiscInfo(NamedTuple):
 
     A member is None if Flags1 does not vouch for it, or if the
     version of the structure lacks it. Times are seconds; the creation time counts from 1970.
-
-    Attributes:
-        status: faults of the stream
     """
 
     SizeOfInfo: int

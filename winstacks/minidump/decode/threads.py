@@ -53,8 +53,6 @@ class MinidumpThread(NamedTuple):
 
     Attributes:
         StartOfMemoryRange: lowest address of the stack in the dump, which is the lowest in use
-        Stack: file range of the stack's bytes
-        ThreadContext: file range of the CONTEXT
     """
 
     ThreadId: int
@@ -95,7 +93,6 @@ class ExceptionStream(NamedTuple):
     Attributes:
         ExceptionInformation: NumberParameters parameters, at most 15
         ThreadContext: file range of the CONTEXT at the exception, (0, 0) if the stream has none
-        status: faults of the stream
     """
 
     ThreadId: int

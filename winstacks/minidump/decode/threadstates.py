@@ -74,7 +74,6 @@ class ThreadState(NamedTuple):
     """The registers of a thread in its CONTEXT of one machine: which of them the image has.
 
     Attributes:
-        ThreadId: ID of the thread
         Machine: machine of the CONTEXT, as a number of PE headers
         State, WaitReason: members of KTHREAD; None if they are unknown
         unknown: registers, by x64 names, whose value is unknown; their content in the CONTEXT is meaningless
@@ -102,7 +101,6 @@ class ThreadStates(NamedTuple):
         unread_bytes: bytes of the dump's memory that could not be read during writing, and are 0
         peb, peb32: addresses of the PEBs of both halves, 0 without one; the memory may lack them
         threads: the entries by ThreadId and Machine; the first of equal ones counts
-        status: faults of the stream
     """
 
     flags: int

@@ -82,10 +82,8 @@ class Part(NamedTuple):
 
     Attributes:
         name: name of its member, without `Offset`
-        offset: offset in the file
         size: size in bytes, as far as the dump shows it
         data: the bytes that the file has
-        status: faults of the part
     """
 
     name: str
@@ -98,13 +96,7 @@ class Part(NamedTuple):
 class TriageDump:
     """A small kernel dump.
 
-    Args:
-        read: reads the file
-        size: size of the file in bytes
-
     Attributes:
-        size: size of the file in bytes
-        header: DUMP_HEADER
         header_only: whether the file ends before TRIAGE_DUMP, so that it has no stack, drivers or memory
         members: members of TRIAGE_DUMP by name, None for a member that Windows did not write
         status: faults of the dump as a whole
@@ -216,8 +208,6 @@ class TriageDump:
         Args:
             name: name of the member, without `Offset`
             in_header: offset of the same structure in DUMP_HEADER
-            size: size in bytes
-            accepts: returns whether bytes are such a structure
             wrong: status if neither place has one
         """
         member = self.member(f"{name}Offset")
@@ -320,7 +310,6 @@ def memory_ranges(dump: TriageDump, more: Iterable[MemoryRange] = ()) -> Tuple[L
     addresses, as a small file could do to claim to be a large memory, is left out and counted.
 
     Args:
-        dump: the dump
         more: structures whose addresses come from other structures
     """
     listed, faults = dump.listed_memory()

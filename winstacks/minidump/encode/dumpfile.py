@@ -35,7 +35,6 @@ class MemoryPart(NamedTuple):
     Attributes:
         position: file offset of the structure's 32-bit RVA
         start: offset from the first byte of the memory
-        size: size in bytes
     """
 
     position: int
@@ -82,7 +81,6 @@ class Draft:
 
         Args:
             name: one of the announced names
-            data: bytes of the stream
             parts: the ranges of memory to which it refers; `position` counts from the start of the stream
 
         Returns:

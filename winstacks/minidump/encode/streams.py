@@ -46,7 +46,6 @@ class WrittenThread(NamedTuple):
     Attributes:
         stack: lowest address of the stack in use, size in bytes, and offset in the dump's memory; the size is
             0 if the memory does not have the stack
-        context: bytes of the CONTEXT
     """
 
     ThreadId: int

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Callable, NamedTuple, Optional, Tuple
 
+from ...memory.decode.statuscodes import StatusCode
+
 IsFirst = Callable[[int], bool]
 """address -> whether the code there is of a function in which threads begin."""
 
@@ -38,6 +40,8 @@ class Surroundings(NamedTuple):
     is_mapped: IsMapped = _unknown
     is_executable: IsExecutable = _no
     find_stack: FindStack = _unknown
+    no_code: StatusCode = StatusCode.CODE_IN_NO_MODULE
+    """Why no code is known for an address that a walk comes to."""
 
 
 UNKNOWN = Surroundings()

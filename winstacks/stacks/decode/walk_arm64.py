@@ -110,7 +110,7 @@ class WalkerArm64(Walker[RegistersArm64]):
         probe = registers.ip if interrupted else registers.ip - INSTRUCTION
         image = self._find_image(probe)
         if image is None:
-            return self._chained(registers, interrupted, StatusCode.CODE_IN_NO_MODULE)
+            return self._chained(registers, interrupted, self._surroundings.no_code)
         if image.kind(probe) == X64:
             raise UnwindError(StatusCode.OTHER_ARCHITECTURE)
         if not isinstance(image.table, FunctionTableArm64):

@@ -200,7 +200,7 @@ class Walker64(Walker[Registers]):
     def _unwind(self, registers: Registers, interrupted: bool) -> Step:
         image = self._find_image(registers.ip if interrupted else registers.ip - 1)
         if image is None:
-            raise UnwindError(StatusCode.CODE_IN_NO_MODULE)
+            raise UnwindError(self._surroundings.no_code)
         if self._is_other(image, registers.ip if interrupted else registers.ip - 1):
             raise UnwindError(StatusCode.OTHER_ARCHITECTURE)
         if image.table is None or isinstance(image.table, FunctionTableArm64):

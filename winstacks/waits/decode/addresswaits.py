@@ -60,7 +60,6 @@ class AddressWaits:
     """Reads the wait blocks of addresses of one half of a process.
 
     Args:
-        view: the half
         structure: `_RTLP_ADDRESS_WAIT_BLOCK`
     """
 

@@ -11,9 +11,7 @@ class Answer(NamedTuple):
     """The thing that a thread waits for. Addresses are of its process.
 
     Attributes:
-        tid: the waiting thread
         kind: a word of `words.WAIT_KINDS`
-        address: address of the lock, variable or object
         mode: a word of `words.WAIT_MODES`, empty if there is none
         known: a word of `words.KNOWN`: where Windows keeps that this thread waits for it
         evidence: facts that a second examiner can check

@@ -34,7 +34,6 @@ class ThreadView(NamedTuple):
     """A thread of one half.
 
     Attributes:
-        tid: thread ID
         stacks: its stacks in this half, as address ranges
         teb: its TEB of this half as an address range, None if unknown
         ip, sp: where it stands in user mode, None if unknown
@@ -63,9 +62,7 @@ class ProcessView:
     """One half of a process.
 
     Args:
-        read: reads its memory
         pointer_size: 4 or 8
-        threads: its threads
         ntdll: address range of its ntdll, None if unknown
         in_code: returns whether an address lies in the code of a module
         is_stub: returns whether an address is in a stub of a system call; None if that is unknown

@@ -41,8 +41,6 @@ class WaitedSection(NamedTuple):
     """A critical section whose members agree.
 
     Attributes:
-        address: its address
-        members: its members
         waiters: number of threads that wait, woken ones apart
         woken: whether a waiter was woken and did not run yet; XP does not keep this
         astray: whether its debug information names another section
@@ -79,7 +77,6 @@ class SectionReader:
     """Reads critical sections and RTL_RESOURCEs of one half of a process, and judges their members.
 
     Args:
-        view: the half
         types: `_RTL_CRITICAL_SECTION`, its debug information and `_RTL_RESOURCE`
     """
 
@@ -180,8 +177,6 @@ class SectionWaits:
     """Finds the section or resource of a thread that waits for an event: XP to 8.1.
 
     Args:
-        view: half of a process
-        reader: reads its sections
         listed: addresses of the sections that ntdll lists
     """
 

@@ -74,7 +74,6 @@ class SlimQueue(NamedTuple):
 
     Attributes:
         word: address of the word
-        value: its value
         blocks: the wait blocks, each with the thread on whose stack it lies
         complete: whether the chain was followed to its oldest block
         names_threads: whether the blocks have the IDs of the threads
@@ -91,7 +90,6 @@ class SlimLocks:
     """Finds the slim lock or condition variable of each thread of a process.
 
     Args:
-        view: half of a process
         layouts: `_RTLP_SRWLOCK_WAIT_BLOCK` of each generation, the newest first
     """
 
@@ -104,7 +102,6 @@ class SlimLocks:
         """Returns what a thread waits for: each word whose chain leads to the thread's stack.
 
         Args:
-            thread: the thread
             in_ntdll: whether ntdll made its system call. Without that, only blocks with the IDs of their
                 threads are believed; with that, it is worth a search further up the stack, and among the
                 words that other threads have

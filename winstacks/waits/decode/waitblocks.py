@@ -68,9 +68,7 @@ class WaitBlockReader:
 
     Args:
         read: reads the kernel's memory
-        thread: `_KTHREAD`
-        block: `_KWAIT_BLOCK`
-        header: `_DISPATCHER_HEADER`
+        thread, block, header: `_KTHREAD`, `_KWAIT_BLOCK` and `_DISPATCHER_HEADER`
         pointer_size: 4 or 8
 
     Raises:

@@ -26,12 +26,7 @@ Cycle = Tuple[CycleStep, ...]
 
 
 def cycles(waits: Mapping[Thread, Lock], holders: Mapping[Lock, Sequence[Thread]]) -> List[Cycle]:
-    """Returns a cycle of each group of threads that wait for each other, in the order of `waits`.
-
-    Args:
-        waits: the lock for which each thread waits
-        holders: the threads that hold each lock
-    """
+    """Returns a cycle of each group of threads that wait for each other, in the order of `waits`."""
     result: List[Cycle] = []
     for group in _groups({thread: holders.get(lock, ()) for thread, lock in waits.items()}):
         first = next(thread for thread in waits if thread in group)
