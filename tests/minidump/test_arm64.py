@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import lzma
 import pathlib
 import random
@@ -38,7 +39,9 @@ from tests.support.deep import rounds
 from tests.support.only import only
 from tests.support.processdumps import OpenedDump
 from winstacks.findings.registry import check_named
+from winstacks.names.decode.pointers_arm64 import strip
 from winstacks.options import CHECKS
+from winstacks.stacklist.tables import FlatTables
 
 ALL = sorted((SHARED / "arm64" / "truth").glob("dev-deep-*.jsonl.xz"))
 FILES = [path for path in ALL if "kernel" not in path.name]
@@ -129,6 +132,40 @@ def test_flat_tables_and_findings_say_arm64(shared_dir: pathlib.Path, tmp_path: 
         assert {row["Arch"] for _, row in dump.rows(plugin)} == {"arm64"}
     rows = [row for _, row in dump.rows(tracefindings.TraceFindings)]
     assert [row["Finding"] for row in rows if isinstance(row["Severity"], str)] == []
+
+
+@pytest.mark.parametrize(
+    ("position", "pushed", "register"),
+    [("L", False, "Lr"), ("P", False, "Lr"), ("B", True, None)],
+    ids=["leaf", "prologue", "body"],
+)
+def test_rows_of_frames_name_the_register_that_held_the_return_address(
+    position: str, pushed: bool, register: Optional[str], shared_dir: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """A function that has pushed nothing has no return address on the stack; after a call it has none in
+    Lr."""
+    held: List[List[Optional[str]]] = []
+    for path in FILES:
+        truth = Truth(shared_dir, path)
+        for point in truth.points():
+            caller = truth.caller(point.frames[0])
+            changed = strip(point.registers.lr or 0) != caller.ip
+            if (point.position, caller.sp != point.registers.sp, changed) == (position, pushed, pushed):
+                break
+        else:
+            continue
+        file = tmp_path / f"{len(held)}.dmp"
+        file.write_bytes(process_dump(truth, point, FULL))
+        cells = [row["ReturnRegister"] for _, row in OpenedDump(file).rows(traceframes.TraceFrames)]
+        held.append([cell if isinstance(cell, str) else None for cell in cells])
+        assert len(cells) == 1 + len(point.frames)
+        with winstacks.open(file) as opened:
+            lines = [
+                line for stack in opened.stacks() for line in FlatTables(opened.image).frame_lines(stack)
+            ]
+        assert [json.loads(line)["ReturnRegister"] for line in lines] == held[-1]
+    assert held
+    assert all(cells[:2] == [None, register] and not any(cells[2:]) for cells in held)
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ X64_REGISTERS = names(
 )
 """The registers of x64 and x86. ARM64 has FaultAddress, PreviousMode and PreviousIrql, too."""
 
-ARM64_REGISTERS = ("Pc", "Sp", "Fp", "Lr", *(f"X{number}" for number in range(29)), "Cpsr")
+ARM64_REGISTERS = ("Pc", "Sp", "Fp", words.LINK_REGISTER, *(f"X{number}" for number in range(29)), "Cpsr")
 """The registers of ARM64."""
 
 REGISTERS = (*X64_REGISTERS, *ARM64_REGISTERS)
@@ -262,6 +262,12 @@ _ALL = (
     Column("Symbol", STR, "Name of the address: module, function and offset, or the kind of memory there."),
     Column("Source", STR, "Source of the name in Symbol.", values=words.SOURCES),
     Column("How", STR, "Method that found the address.", False, words.HOWS),
+    Column(
+        "ReturnRegister",
+        STR,
+        "Register from which the walk took the return address, else null.",
+        values=words.RETURN_REGISTERS,
+    ),
     Column("Backing", STR, "Kind of memory at the address.", values=words.BACKINGS),
     Column(
         "Protection", STR, "Protection of the memory there, according to the VAD, such as `PAGE_READWRITE`."

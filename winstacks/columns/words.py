@@ -46,6 +46,10 @@ HOWS: Words = {
 }
 """Ways to find the address of a frame: the words of How. In findings `shadow` replaces another word."""
 
+LINK_REGISTER = "Lr"
+RETURN_REGISTERS: Words = {LINK_REGISTER: "the link register of ARM64"}
+"""Registers that can hold a return address: the words of ReturnRegister."""
+
 FAR = "~"
 """Stands before a name in Symbol that is only the nearest one, more than a page below the address."""
 PDB, EXPORT, NEAREST, MODULE, UNLOADED, NONE = "pdb", "export", "nearest", "module", "unloaded", "none"

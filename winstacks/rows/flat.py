@@ -26,7 +26,7 @@ from .grid import NOT_APPLICABLE, NOT_AVAILABLE, TYPES, UNREADABLE, Hex, Row, gr
 from .plugin import OutputFile, columns_tree, shown_columns
 
 _HOW = [column.name for column in FRAMES].index("How") - FRAME - 1
-"""Index of How among the cells after Frame. The second of these cells is Sp."""
+"""Index of How among the cells after Frame; ReturnRegister follows. The second of these cells is Sp."""
 
 _ABSENT = {
     **dict.fromkeys(("Depth", "Address"), UNREADABLE),
@@ -227,8 +227,8 @@ class FrameTable(FlatCells):
                 yield 0, (*key, number, *self._recorded[frame])
             elif walked[number].sure:
                 cells, found = self._recorded[frame], walked[number]
-                sp = f"{found.sp:#x}"
-                yield 0, (*key, number, cells[0], sp, *cells[2:_HOW], found.how, *cells[_HOW + 1 :])
+                sp, how = f"{found.sp:#x}", (found.how, found.return_register or NOT_APPLICABLE)
+                yield 0, (*key, number, cells[0], sp, *cells[2:_HOW], *how, *cells[_HOW + 2 :])
             else:
                 yield self.row((*values, number, *self._tables.frame(frame, walked[number])))
 

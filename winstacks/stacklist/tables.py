@@ -116,6 +116,7 @@ class FlatTables:
             None if name is None else frame.symbol(),
             None if name is None else name.source,
             RECORDED if walked is None else walked.how,
+            None if walked is None else walked.return_register,
             None if name is None else name.backing or None,
             details.protection,
             self._texts[frame_status(frame, walked)],

@@ -170,6 +170,8 @@ class Frame(NamedTuple):
         registers: complete register state, if the walk keeps one (x64, ARM64)
         trap: address of the machine frame (x86: trap frame) that held the interrupted address, 0 for any
             other frame
+        return_register: register that held the return address, a word of `words.RETURN_REGISTERS`; None if
+            it was not in a register
     """
 
     address: int
@@ -179,6 +181,7 @@ class Frame(NamedTuple):
     sure: bool = True
     registers: Optional[AnyRegisters] = None
     trap: int = 0
+    return_register: Optional[str] = None
 
 
 class UserTransition(NamedTuple):

@@ -317,7 +317,7 @@ class _Walk(Generic[R]):
                 return self._end(None, taken.border._replace(sure=not self._lost))
             if taken.registers.ip == 0:
                 return self._end(None)
-            stays = taken.in_register and taken.registers.sp == registers.sp
+            stays = taken.return_register is not None and taken.registers.sp == registers.sp
             objection = None if stays else self._stacks.objection(registers.sp, taken.registers.sp)
             if objection is StatusCode.OUTSIDE_THE_STACK and self._switches(taken):
                 self._gaps.append(StatusCode.STACK_SWITCHED)
@@ -340,7 +340,8 @@ class _Walk(Generic[R]):
         registers = taken.registers if isinstance(taken.registers, _COMPLETE) else None
         sure = not self._lost and not taken.doubt
         ip, sp = taken.registers.ip, taken.registers.sp
-        return Frame(ip, sp, taken.how, not taken.interrupted, sure, registers, taken.trap)
+        returns, register = not taken.interrupted, taken.return_register
+        return Frame(ip, sp, taken.how, returns, sure, registers, taken.trap, register)
 
     def _end(self, reason: Optional[StatusCode], border: Optional[UserTransition] = None) -> StackWalk:
         candidates = tuple(self._absent.values())

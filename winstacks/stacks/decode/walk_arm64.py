@@ -16,7 +16,7 @@ from __future__ import annotations
 import struct
 from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from ...columns.words import FRAME_POINTER, LEAF, SCAN, TRAP, UNWIND
+from ...columns.words import FRAME_POINTER, LEAF, LINK_REGISTER, SCAN, TRAP, UNWIND
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import Structures
 from ...names.decode.functiontable_arm64 import FunctionTableArm64
@@ -170,7 +170,7 @@ class WalkerArm64(Walker[RegistersArm64]):
             # Builds the NamedTuples directly: calling their constructors would take longer than the rest of a
             # step.
             registers = make(RegistersArm64, (ip, values))
-            frames.append(make(Frame, (ip, sp, UNWIND, True, sure, registers, 0)))
+            frames.append(make(Frame, (ip, sp, UNWIND, True, sure, registers, 0, None)))
         return registers
 
     def behind_call(self, read: Read, address: int) -> Optional[bool]:
@@ -233,7 +233,7 @@ class WalkerArm64(Walker[RegistersArm64]):
             UNWIND,
             rule.interrupted,
             doubt,
-            in_register=LR_AT not in rule.saved,
+            return_register=None if LR_AT in rule.saved else LINK_REGISTER,
         )
 
     def _differs(self, image: CodeImage, table: FunctionTableArm64, rva: int) -> bool:
@@ -272,7 +272,7 @@ class WalkerArm64(Walker[RegistersArm64]):
         code = read(ip - base - INSTRUCTION, INSTRUCTION)
         if code is None or code_arm64.is_direct_call(code):
             return None
-        return WalkStep(registers.returned(ip), LEAF, in_register=True)
+        return WalkStep(registers.returned(ip), LEAF, return_register=LINK_REGISTER)
 
     def _leaf(
         self, registers: RegistersArm64, image: CodeImage, table: FunctionTableArm64
@@ -281,7 +281,7 @@ class WalkerArm64(Walker[RegistersArm64]):
         ip = strip(registers.lr or 0)
         caller = registers.returned(ip)
         if registers.lr == 0:
-            return WalkStep(caller, LEAF, in_register=True)
+            return WalkStep(caller, LEAF, return_register=LINK_REGISTER)
         proven = self.is_return(ip) if ip else False
         if not proven and not self.may_return(ip):
             return self._chained(registers, True, StatusCode.NO_UNWIND_DATA)
@@ -289,7 +289,7 @@ class WalkerArm64(Walker[RegistersArm64]):
         doubt = None if proven and quiet else StatusCode.NO_UNWIND_DATA
         if quiet is None or proven is None:
             doubt = StatusCode.CODE_UNREADABLE
-        return WalkStep(caller, LEAF, doubt=doubt, in_register=True)
+        return WalkStep(caller, LEAF, doubt=doubt, return_register=LINK_REGISTER)
 
     def _is_quiet(self, image: CodeImage, table: FunctionTableArm64, rva: int) -> Optional[bool]:
         """Returns whether no code around an RVA, between the entries of the function table, writes to the
@@ -365,7 +365,7 @@ class WalkerArm64(Walker[RegistersArm64]):
 NAMED: Dict[int, str] = {
     **{place: f"X{19 + place}" for place in range(10)},
     FP_AT: "Fp",
-    LR_AT: "Lr",
+    LR_AT: LINK_REGISTER,
 }
 """Members of CONTEXT and KTRAP_FRAME that hold the registers of a walk, by their places."""
 

@@ -194,7 +194,7 @@ class Walker64(Walker[Registers]):
             # Builds the NamedTuples directly: calling their constructors would take longer than the rest of a
             # step.
             registers = make(Registers, (ip, general, xmm))
-            frames.append(make(Frame, (ip, sp, UNWIND, True, sure, registers, 0)))
+            frames.append(make(Frame, (ip, sp, UNWIND, True, sure, registers, 0, None)))
         return registers
 
     def _unwind(self, registers: Registers, interrupted: bool) -> Step:

@@ -22,11 +22,11 @@ class WalkStep(Generic[R]):
         lasting: whether all later frames are guesses, too; False: only this frame may be wrong
         trap: address of the machine frame (x86: trap frame) that held the registers
         border: user-mode state, if the next frame is in user mode
-        in_register: whether a register held the return address: then the stack pointer may stay
+        return_register: register that held the return address: then the stack pointer may stay
     """
 
     __slots__ = (
-        "border", "doubt", "how", "in_register", "interrupted", "lasting", "registers", "remark",
+        "border", "doubt", "how", "interrupted", "lasting", "registers", "remark", "return_register",
         "trap",
     )  # fmt: skip
 
@@ -40,7 +40,7 @@ class WalkStep(Generic[R]):
         trap: int = 0,
         border: Optional[UserTransition] = None,
         remark: Optional[StatusCode] = None,
-        in_register: bool = False,
+        return_register: Optional[str] = None,
     ) -> None:
         self.registers: R = registers
         self.how = how
@@ -50,4 +50,4 @@ class WalkStep(Generic[R]):
         self.trap = trap
         self.border = border
         self.remark = remark
-        self.in_register = in_register
+        self.return_register = return_register

@@ -163,6 +163,27 @@ def test_leaf_is_sure_only_if_nothing_around_it_moves_the_stack_pointer(moves: i
     assert walk.frames[1].sp == SP
 
 
+@pytest.mark.parametrize(
+    ("number", "offset", "register"),
+    [
+        (0, 0x20, "Lr"),  # a leaf
+        (1, 0, "Lr"),  # the prologue has not stored the pair
+        (1, 4, None),  # the pair is stored
+        (1, 0x44, None),
+    ],
+)
+def test_frame_says_which_register_held_its_return_address(
+    number: int, offset: int, register: Optional[str]
+) -> None:
+    program = Program(0, CHAINED, CHAINED, CHAINED)
+    program.pair(SP, SP + 32, program.at(2))
+    program.pair(SP + 32, 0, program.at(3))
+    walk = program.walk(start(program, number, offset, Lr=program.at(2) | SIGNED))
+    places = [(frame.address, frame.return_register) for frame in walk.frames]
+    assert places[:2] == [(program.at(number, offset), None), (program.at(2), register)]
+    assert len(places) > 2 and not any(held for _, held in places[2:])
+
+
 def test_leaf_whose_link_register_leads_nowhere_is_no_leaf() -> None:
     program = Program(0, CHAINED)
     for lr in (program.at(1, 0x48), program.at(0), 0x1234, LOW):
@@ -383,3 +404,4 @@ def test_call_to_a_place_without_code_left_its_address_in_lr(place: int, call: i
     registers = RegistersArm64.from_known(place, SP, {"Fp": 0, "Lr": program.at(0) ^ SIGNED})
     walk = program.walk(registers)
     assert ((program.at(0), "leaf", True) in shown(walk)) == found
+    assert all((frame.return_register == "Lr") == (frame.how == "leaf") for frame in walk.frames)
