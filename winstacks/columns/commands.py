@@ -32,6 +32,10 @@ _IN_A_DEBUGGER = {
     "Look at the memory of the start with windows.vadinfo": (
         "Look at the memory of the start in a debugger (!address)"
     ),
+    "Look at the memory at the stack pointer with windows.vadinfo": (
+        "Look at the memory at the stack pointer in a debugger (!address)"
+    ),
+    "dump it with windows.dlllist --dump": "write it to a file in a debugger (.writemem)",
     "compare windows.modules with windows.modscan": "compare the modules in a debugger (lm)",
     "windows.unloadedmodules shows when the driver was unloaded": (
         "a debugger shows the unloaded drivers (lm, at the end)"
