@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Tuple
 import pytest
 from volatility3.framework.renderers import format_hints
 
+from tests.support.only import only
 from winstacks.memory.decode.machine import Machine
 from winstacks.memory.decode.status import status
 from winstacks.memory.decode.statuscodes import StatusCode
@@ -32,7 +33,7 @@ def shown(entry: ShownEntry, *frames: Any, fold: bool = False) -> List[Tuple[int
 
 def test_the_type_of_a_column_decides_about_its_cell() -> None:
     cells = {"Handle": 4, "ByPID": 8, **object_cells(ObjectInfo(BODY, "File", None, ()))}
-    ((depth, row),) = shown(ShownEntry(SPACE, status(StatusCode.FREED), cells))
+    depth, row = only(shown(ShownEntry(SPACE, status(StatusCode.FREED), cells)))
     assert (depth, row["Status"], row["Process"], row["Arch"]) == (0, "freed", "app.exe", "x64")
     assert isinstance(row["Handle"], format_hints.Hex) and row["Handle"] == 4
     assert isinstance(row["Object"], format_hints.Hex) and row["Object"] == BODY & 0xFFFF_FFFFFFFF
@@ -40,7 +41,8 @@ def test_the_type_of_a_column_decides_about_its_cell() -> None:
 
 
 def test_none_is_the_absent_value_of_the_column() -> None:
-    ((_, row),) = shown(ShownEntry(SPACE, cells={"ByPID": None, "ByTID": None, "Object": NOT_AVAILABLE}))
+    gap = ShownEntry(SPACE, cells={"ByPID": None, "ByTID": None, "Object": NOT_AVAILABLE})
+    _, row = only(shown(gap))
     assert (row["PID"], row["ByPID"], row["ByTID"]) == (UNREADABLE, UNREADABLE, NOT_APPLICABLE)
     assert row["Object"] is NOT_AVAILABLE
     assert row["Handle"] is row["Unbacked"] is row["Stack"] is NOT_APPLICABLE
