@@ -266,10 +266,14 @@ class Image:
         try:
             yield from items
         except MissingMemberError as error:
-            self.lacks(error)
-            if str(error) not in self.lacking:
-                self.lacking[str(error)] = None
-                vollog.warning(f"Rows are missing: this input has no symbols of a kernel, and {error}")
+            self.rows_end(error)
+
+    def rows_end(self, error: MissingMemberError) -> None:
+        """Warns, once, that rows are missing because the symbols lack a member; see `possible`."""
+        self.lacks(error)
+        if str(error) not in self.lacking:
+            self.lacking[str(error)] = None
+            vollog.warning(f"Rows are missing: this input has no symbols of a kernel, and {error}")
 
     def symbol_table(self) -> Optional[interfaces.symbols.SymbolTableInterface]:
         """Returns the kernel's symbol table, None if there is none."""

@@ -120,7 +120,7 @@ class ThreadWaits:
         try:
             found = self._lister.of_process(threads, [[stack for stack, _ in each] for each in stacks])
         except MissingMemberError as error:
-            self._image.lacks(error)
+            self._image.rows_end(error)
             return
         ids = {id(stack): trace_id for each in stacks for stack, trace_id in each}
         shown = [self._lean(wait, ids.get(id(wait.stack))) for wait in found.waits]
