@@ -180,7 +180,7 @@ BRIEF_SPARE: Dict[str, Tuple[str, ...]] = {
     "gflags": names("Arch, Database"),
     "handletraces": names("ObjectType"),
     "heaptraces": names("Arch, Heap, Process, BlockKind, Size"),
-    "locks": names("OwnerRole, OwnerProcess"),
+    "locks": names("OwnerProcess, Waiters, PID, OwnerRole"),
     "minidump": names("Process, TID"),
     "objecttraces": names("Sequence, Event"),
     "traceimage": names("StacksIncomplete, ComputerName"),
@@ -188,7 +188,7 @@ BRIEF_SPARE: Dict[str, Tuple[str, ...]] = {
     "tracefindings": names("TID, Innocent, Process, Confidence"),
     "traces": names("Process, Kind"),
     "tracewaits": names("PID"),
-    "waits": names("PID"),
+    "waits": names("PID, WaitAddress, OwnerTID"),
     "trapframes": names("Rsp, TrapKind, FaultAddress, Process, TrapFrame, PID"),
 }
 """Columns of --brief that a narrow terminal leaves out first, in this order, until the others fit."""
