@@ -44,7 +44,7 @@ KEPT_HOURS = 24
 """Hours in which a query of an older version still finds its files."""
 
 _OLD_FOLDERS = ("manifest", "tables")
-_TRIES = 3
+_TRIES = 10
 
 
 class LakeError(Exception):
