@@ -11,11 +11,10 @@ import struct
 
 from tests.forge.process import Process
 from tests.forge.stacks64 import Stack64
-from tests.support.clean.everyday import breaks_at
 from tests.support.clean.host64 import JITTED, WAITING, Host64, Private
 
 from .implants import IMPLANT, SLEEP, WAIT_EX, chain_of, memory, victim
-from .inimages import stomped
+from .inimages import breakpoint_in, stomped
 from .techniques import Plant, Technique
 
 _UNMAPPED = 0x6F0000001000
@@ -110,19 +109,6 @@ def dropped_library(host: Host64) -> Process:
     return program.process
 
 
-def breakpoint_on(function: str, *files: str) -> Plant:
-    """Plants a hardware breakpoint on a function of a DLL of Windows."""
-
-    def plant(host: Host64) -> Process:
-        program = victim(host, *files)
-        thread = program.thread("main")
-        program.waits("main", WAIT_EX, thread=thread)
-        breaks_at(host, thread, program.at(function))
-        return program.process
-
-    return plant
-
-
 def pool_calls_windows(host: Host64) -> Process:
     """A timer of the pool calls a waiting function of Windows directly, which no module asked for."""
     program = victim(host)
@@ -179,12 +165,12 @@ TECHNIQUES = (
     Technique(
         "Breakpoint in kernelbase",
         "rad9800: TamperingSyscalls (2022)",
-        breakpoint_on("kernelbase!CreateFileW"),
+        breakpoint_in("kernelbase!CreateFileW"),
     ),
     Technique(
         "Breakpoint in advapi32",
         "C. Coburn: In-process patchless AMSI bypass (2022)",
-        breakpoint_on("advapi32!CryptAcquireContextW", "advapi32.dll"),
+        breakpoint_in("advapi32!CryptAcquireContextW", "advapi32.dll"),
     ),
     Technique("Pool calls Windows", "thefLink, Hunt-Sleeping-Beacons (2023)", pool_calls_windows),
     Technique("Gadget of a vendor's DLL", "namazso (2018)", vendor_gadget),

@@ -21,7 +21,7 @@ from tests.forge.paging import State
 from tests.forge.phys import PAGE
 from tests.forge.process import Process
 from tests.support.clean.host64 import Host64
-from tests.support.clean.images import SHARED_DATA
+from tests.support.clean.images import SHARED_DATA, shared_pages
 
 COLD, WARM = 1.9, 0.63
 _EXECUTE = 2
@@ -88,12 +88,7 @@ def _warm(process: Process) -> List[Range]:
 
 def _of_sections(host: Host64, seed: int, share: float) -> int:
     missing = 0
-    views = [
-        (process.space, vad)
-        for process in host.kernel.processes
-        for vad in process.vads
-        if vad.section is not None
-    ]
+    lose_shared = shared_pages(host.kernel)
     code: Dict[str, List[Range]] = {}
     for process in host.kernel.processes:
         for module in process.modules:
@@ -107,10 +102,7 @@ def _of_sections(host: Host64, seed: int, share: float) -> int:
         for rva in sorted(section.frames):
             is_warm = any(low <= rva < high for low, high in code.get(section.path, ()))
             if _chosen(seed, section.path, rva, share, is_warm):
-                for space, vad in views:
-                    if vad.section is section and space.shares(vad.start + rva):
-                        space.set_state(vad.start + rva, PAGE, State.MISSING)
-                section.set_state(rva, PAGE, State.MISSING)
+                lose_shared(section, rva)
                 missing += 1
     return missing
 

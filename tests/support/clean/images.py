@@ -10,6 +10,7 @@ from typing import Callable, Dict, List, NamedTuple, Tuple
 from tests.forge.kernel import Kernel
 from tests.forge.paging import State
 from tests.forge.phys import PAGE
+from tests.forge.sections import ImageSection
 
 from . import everyday, host86, patched, processes, runtimes, wow
 from .host64 import WIDE, Host64, Shown
@@ -49,6 +50,24 @@ def build(name: str) -> Clean:
     return Clean(host.kernel, {function.__name__: function(host) for function in SITUATIONS_64})
 
 
+def shared_pages(kernel: Kernel) -> Callable[[ImageSection, int], None]:
+    """Returns a function that takes a page of a file (its RVA) from its section and from all views of it."""
+    views = [
+        (process.space, vad)
+        for process in kernel.processes
+        for vad in process.vads
+        if vad.section is not None
+    ]
+
+    def lose(section: ImageSection, rva: int) -> None:
+        for space, vad in views:
+            if vad.section is section and space.shares(vad.start + rva):
+                space.set_state(vad.start + rva, PAGE, State.MISSING)
+        section.set_state(rva, PAGE, State.MISSING)
+
+    return lose
+
+
 def lose_pages(clean: Clean, seed: int, share: float = 0.3, of_files: bool = False) -> int:
     """Takes a share of the pages of processes, of their files' sections and of kernel stacks out of an image.
 
@@ -83,17 +102,9 @@ def lose_pages(clean: Clean, seed: int, share: float = 0.3, of_files: bool = Fal
                 if space.holds(page) and chance.random() < share:
                     space.set_state(page, PAGE, State.MISSING)
                     missing += 1
-    views = [
-        (process.space, vad)
-        for process in clean.kernel.processes
-        for vad in process.vads
-        if vad.section is not None
-    ]
+    lose_shared = shared_pages(clean.kernel)
     for section in clean.kernel.sections:
         for rva in [frame for frame in sorted(section.frames) if chance.random() < share]:
-            for space, vad in views:
-                if vad.section is section and space.shares(vad.start + rva):
-                    space.set_state(vad.start + rva, PAGE, State.MISSING)
-            section.set_state(rva, PAGE, State.MISSING)
+            lose_shared(section, rva)
             missing += 1
     return missing

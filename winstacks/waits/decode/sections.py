@@ -97,7 +97,8 @@ class SectionReader:
         """Returns the section that other evidence names: its debug information may name another."""
         members = self._members(address)
         agree = members is not None and self._agree(members)
-        return self._waited(address, members) if members is not None and agree else None
+        found = self._waited(address, members) if members is not None and agree else None
+        return None if found is None else found._replace(astray=not self._leads_back(address, found.members))
 
     def held(self, address: int) -> Optional[WaitedSection]:
         """Returns the section at an address for which threads wait and that a thread of the process holds.
@@ -123,9 +124,7 @@ class SectionReader:
         waiters = count + 1 - recursion if old else ~count >> 2
         woken = not old and not count & WOKEN
         most = len(self._view.threads) + MORE_THREADS
-        if not 0 < waiters + woken <= most:
-            return None
-        return WaitedSection(address, members, waiters, woken, not self._leads_back(address, members))
+        return WaitedSection(address, members, waiters, woken) if 0 < waiters + woken <= most else None
 
     def _agree(self, members: CriticalSection) -> bool:
         """Returns whether the members of a section agree with each other."""
