@@ -13,7 +13,9 @@ if __name__ == "__main__":
     if not (getattr(sys.flags, "safe_path", False) or sys.flags.isolated) and sys.path[0] != _HERE:
         del sys.path[0]
 
+import contextlib
 import importlib.util
+import os
 
 NEEDED = ("deltalake", "distributed", "duckdb", "psutil", "pyarrow", "rich", "volatility3")
 """The packages of the extra `fleet`."""
@@ -31,9 +33,17 @@ def main() -> int:
     if missing:
         print(f"stackfleet needs {', '.join(missing)}: pip install '.[fleet]'", file=sys.stderr)
         return 2
-    from . import cli
+    from . import cli, store
 
-    return cli.main()
+    code = cli.main()
+    if any(map(store.is_remote, sys.argv)):
+        # Threads of Arrow may still hold deltalake's files of an object store, which are objects of Python.
+        # To release them while the interpreter ends aborts the process behind its answer.
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            with contextlib.suppress(OSError):
+                stream.flush()
+        os._exit(code)
+    return code
 
 
 if __name__ == "__main__":

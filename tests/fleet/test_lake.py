@@ -367,6 +367,19 @@ def test_a_bucket_is_a_lake(bucket: str, tmp_path: pathlib.Path, monkeypatch: py
     assert not list(tmp_path.iterdir())
 
 
+def test_a_command_on_a_bucket_ends_before_the_interpreter_does(bucket: str) -> None:
+    """Else threads of Arrow release objects of Python too late, and abort about one command of a hundred."""
+    add(bucket, "i0")
+    code = (
+        "import atexit; atexit.register(print, 'the interpreter ends')\n"
+        "from stackfleet.__main__ import main; raise SystemExit(main())"
+    )
+    words = [sys.executable, "-c", code, "sql", bucket, "SELECT Stack FROM traces", "--format", "csv"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "nt!A 7" in done.stdout, done
+    assert "the interpreter ends" not in done.stdout
+
+
 def test_a_killed_writer_and_two_at_once_in_a_bucket(bucket: str) -> None:
     """An image that was done stays done; nothing is there twice."""
     code = (
