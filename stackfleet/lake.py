@@ -220,6 +220,10 @@ class Lake:
                     self._commit(snapshot, images)
                 return
             except _RivalError:
+                # A store may refuse a commit that it has made: the answer was lost, its client asked again.
+                images = self._not_added(images)
+                if not images:
+                    return
                 if not tries_left:
                     raise
 
@@ -324,6 +328,15 @@ class Lake:
         image_ids = dict.fromkeys([*by_id, *replaced.column("ImageId").to_pylist()])
         condition = one_of('"ImageId"', image_ids) if replaced.num_rows else ""
         self._store.commit(snapshot, _rows(by_id.values()), image_ids, condition)
+
+    def _not_added(self, images: Sequence[NewImage]) -> list[NewImage]:
+        """Returns the images whose attempts the lake does not have."""
+        snapshot = self._snapshot()
+        if snapshot is None:
+            return list(images)
+        image_ids = [image.manifest["image_id"] for image in images]
+        there = {item["attempt"] for item in self._manifests(snapshot, {}, image_ids=image_ids)}
+        return [image for image in images if image.manifest["attempt"] not in there]
 
     def _manifests(self, snapshot: Snapshot, wrong: dict[str, str], **of: Any) -> Iterator[Manifest]:
         """Yields the valid manifests; puts the reason why another is not into `wrong`, by ImageId."""

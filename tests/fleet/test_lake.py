@@ -27,7 +27,7 @@ from stackfleet import lakefolder
 from stackfleet.columns import UNITED, united
 from stackfleet.lake import Depth, Lake, LakeError, NewImage
 from stackfleet.layout import TABLES
-from stackfleet.store import Snapshot, Store
+from stackfleet.store import ConflictError, Snapshot, Store
 from tests.support import fleetlakes, objectstores
 from tests.support.fleetrun import called, wait
 from tests.support.only import only
@@ -109,7 +109,8 @@ def _adds(uri: str, names: List[str], before: bool) -> List[str]:
     refused = []
     for name in names:
         try:
-            add(uri, name, stack=f"{os.getpid()}", **({"before": "attempt"} if before else {}))
+            number = f"{os.getpid()}"
+            add(uri, name, stack=number, **({"before": "attempt"} if before else {"attempt": number}))
         except LakeError as error:
             assert "another run" in str(error), error
             refused.append(name)
@@ -130,6 +131,24 @@ def test_many_writers_lose_nothing_and_double_nothing(before: bool, tmp_path: pa
     assert not damaged(uri, Depth.CONTENT)
     stacks = called("sql", uri, "SELECT ImageId FROM traces GROUP BY 1 HAVING count(DISTINCT Stack[1:3]) > 1")
     assert len(stacks.stdout.splitlines()) == 1, "an image has rows of two writers"
+
+
+def test_a_commit_whose_answer_was_lost_is_done(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client of an object store asks again, and is refused: the object is there."""
+    commit, refused = Store.commit, list[Any]()
+
+    def answer_lost(self: Store, *of: Any) -> None:
+        commit(self, *of)
+        if not refused:
+            refused.append(of)
+            raise ConflictError("the version exists")
+
+    monkeypatch.setattr(Store, "commit", answer_lost)
+    add(lake, "i3", attempt="mine")
+    assert (len(refused), counted(lake)["i3"]) == (1, STACKS)
+    with pytest.raises(LakeError, match="another run has added this image"):
+        add(lake, "i3", attempt="another")
+    assert not damaged(lake, Depth.CONTENT)
 
 
 def test_a_temporary_file_that_another_writer_removes_is_no_error(

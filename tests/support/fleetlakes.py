@@ -75,14 +75,14 @@ def add(lake: Lake, image_id: str, **tables: Any) -> None:
 
 def new_image(folder: pathlib.Path, image_id: str, **tables: Any) -> NewImage:
     """Writes the rows of an image to a folder, and returns the image, which no lake has yet."""
-    host, before = tables.pop("host", None), tables.pop("before", None)
+    host, before, attempt = (tables.pop(name, None) for name in ("host", "before", "attempt"))
     tables.setdefault("image", [{"ComputerName": host}])
     files = TableFiles(folder)
     for name, rows in tables.items():
         table = rows if isinstance(rows, pa.Table) else arrow(name, image_id, rows)
         for batch in table.combine_chunks().to_batches():
             files.write(name, batch.columns)
-    return NewImage(manifest(image_id, files.close()), folder, before)
+    return NewImage(manifest(image_id, files.close(), attempt=attempt or "attempt"), folder, before)
 
 
 def manifest(image_id: str, tables: Row, **more: Any) -> Row:
