@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
+import datetime
+import shlex
+import sys
 from functools import cached_property
-from typing import Iterable, Iterator
+from typing import Iterable, Iterator, List, Tuple
 
 from volatility3.framework import interfaces
 
@@ -67,7 +70,7 @@ class TraceReport(Command[StackRecord, StackRecord]):
         paths = [file.shown for file in self.image.service(identity).files]
         title = htmlpage.page_title("report on its stacks", paths, facts.computer_name)
         written = graph.write(
-            self.plugin, "tracereport.html", htmlpage.page(title, report.data(facts, found, waiting))
+            self.plugin, "tracereport.html", htmlpage.page(title, report.data(facts, found, waiting, _made()))
         )
         tree = report.drawn.tree
         limits = (
@@ -80,3 +83,12 @@ class TraceReport(Command[StackRecord, StackRecord]):
     def run(self) -> interfaces.renderers.TreeGrid:
         requested.check_tables(self.plugin)
         return graph.tree(self.plugin, self.generate())
+
+
+def _made() -> List[Tuple[str, str]]:
+    """Returns what the head of the page says about the report itself."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return [
+        ("Command line", " ".join(map(shlex.quote, sys.argv))),
+        ("Report made", f"{now:%Y-%m-%d %H:%M:%S} UTC"),
+    ]

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..columns.commands import for_input
 from ..columns.words import HEAP, SCAN, THREAD_KINDS
@@ -29,7 +29,8 @@ from ..stacklist.tables import image_values
 from ..stacklist.waits import LockKey, ThreadKey, WaitGraph
 from .drawing import Drawing
 from .htmlpage import flame_data
-from .lists import Frames, PageLists, image_part
+from .imagepart import image_part
+from .lists import Frames, PageLists
 from .readable import undecorate
 
 MAX_SHOWN_LOCKS = 1 << 13
@@ -54,11 +55,19 @@ class Report:
             process = space.label
             self.lists.heap(stack.size, stack.counted or 0, process, self._frames(stack), text(stack.status))
 
-    def data(self, facts: ImageFacts, found: Sequence[Outcome], graph: WaitGraph) -> Dict[str, Any]:
-        """Returns the parts of the page."""
+    def data(
+        self, facts: ImageFacts, found: Sequence[Outcome], graph: WaitGraph, made: Sequence[Tuple[str, str]]
+    ) -> Dict[str, Any]:
+        """Returns the parts of the page.
+
+        Args:
+            made: pairs of texts about this report, which the head of the page shows last
+        """
         self._add_findings(found, facts.input_kind)
+        image = image_part(image_values(facts))
+        image["head"] += map(list, made)
         return {
-            "image": image_part(image_values(facts)),
+            "image": image,
             "findings": self.lists.findings(),
             "flame": flame_data(self.drawn.tree, "stacks"),
             "locks": {**locks_part(graph), "command": for_input("windows.locks", facts.input_kind)},
@@ -103,8 +112,7 @@ class Report:
                 "process": finding.space.label,
                 "tid": finding.tid,
                 "kind": finding.kind,
-                "symbol": finding.symbol
-                and undecorate(short_of(with_address(finding.symbol, finding.address))),
+                "symbol": _shown(finding.symbol, finding.address),
                 "evidence": finding.evidence,
                 "stacks": outcome.stacks,
                 "innocent": finding.innocent,
