@@ -15,6 +15,7 @@ from volatility3.framework import interfaces
 from ..findings.registry import Findings
 from ..html import htmlpage
 from ..html.report import Report
+from ..html.waitpart import held_locks, waits_part
 from ..locks.lister import LockLister
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace
@@ -23,8 +24,7 @@ from ..rows.command import Command
 from ..rows.grid import Row
 from ..stacklist.imagefacts import Totals, Warnings, gather, identity
 from ..stacklist.stack import StackRecord
-from ..stacklist.waits import Waits
-from ..waits.userside import UserSides
+from ..stacklist.threadwaits import ThreadWaits
 
 
 class TraceReport(Command[StackRecord, StackRecord]):
@@ -38,11 +38,11 @@ class TraceReport(Command[StackRecord, StackRecord]):
 
     @cached_property
     def _findings(self) -> Findings:
-        return Findings(self.symbolizer, (), self.pids, self.option("scan"))
+        return Findings(self.symbolizer, (), self.pids, self.option("scan"), self._waits.add)
 
     @cached_property
-    def _waits(self) -> Waits:
-        return Waits(self.image, UserSides(self.image, self.symbolizer, self.databases.ntdlls))
+    def _waits(self) -> ThreadWaits:
+        return ThreadWaits(self.symbolizer, self.named, self.pids)
 
     def steps(self) -> Iterator[StackRecord]:
         return self._findings.examine(self._totals)
@@ -55,7 +55,6 @@ class TraceReport(Command[StackRecord, StackRecord]):
 
     def items(self, step: StackRecord) -> Iterable[StackRecord]:
         self._report.add(step)
-        self._waits.add_stack(step)
         return ()
 
     def generate(self) -> Iterator[Row]:
@@ -65,7 +64,8 @@ class TraceReport(Command[StackRecord, StackRecord]):
     def finish(self) -> Iterator[Row]:
         report = self._report
         found = self._findings.found()
-        waiting = self._waits.graph(LockLister(self.image, self.databases), self.pids)
+        held = held_locks(self.image, LockLister(self.image, self.databases), self.pids)
+        waiting = waits_part(self._waits.rows(), self._waits.chains, held)
         facts = gather(self.image, self._totals, self._warnings, self.option("sha256"))
         paths = [file.shown for file in self.image.service(identity).files]
         title = htmlpage.page_title("report on its stacks", paths, facts.computer_name)

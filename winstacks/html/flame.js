@@ -381,7 +381,7 @@ class Flame {
     made.tabIndex = node === this.focus && !more ? 0 : -1;
     made.setAttribute("role", "treeitem");
     made.setAttribute("aria-level", String(level + 1));
-    made.setAttribute("aria-label", `${more ? `${more} more` : text}, ${this.figure(node, weight)}`);
+    made.setAttribute("aria-label", `${more ? `${more} more${red ? `, ${count(red)} with code in no file` : ""}` : text}, ${this.figure(node, weight)}`);
     made.dataset["node"] = String(node);
     made.dataset["level"] = String(level);
     made.dataset["weight"] = String(weight);

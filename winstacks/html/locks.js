@@ -128,30 +128,29 @@ function drawing(locks, group) {
 }
 
 /**
- * The steps of a deadlock as a numbered list, which a narrow window wraps.
- * @param {Locks} locks @param {number[]} threads @param {number[]} wanted
+ * A deadlock: its steps as a numbered list, which a narrow window wraps, and how they are known.
+ * @param {Locks} locks @param {Locks["cycles"][number]} cycle
  */
-function stepsOf(locks, threads, wanted) {
+function deadlock(locks, { threads, things, inferred, evidence }) {
   const steps = make("ol", "steps");
   threads.forEach((thread, place) => {
     const holder = locks.threads[threads[(place + 1) % threads.length] ?? 0] ?? "";
-    const lock = locks.locks[wanted[place] ?? -1]?.text ?? "a lock";
-    steps.append(make("li", "", `${locks.threads[thread] ?? ""} waits for ${lock}, which ${holder} holds`));
+    steps.append(make("li", "", `${locks.threads[thread] ?? ""} waits for ${things[place] ?? ""}, which ${holder} holds`));
   });
-  return steps;
+  const said = make("div", "deadlock", make("p", "", `Deadlock${inferred ? ", by inference," : ""} of ${some(threads.length, "thread")}:`),
+    steps, make("p", "note", `Evidence of the waits: ${evidence.join("; ")}.`));
+  said.setAttribute("role", "alert");
+  return said;
 }
 
 /** @param {Data} data @param {Locks} locks */
 function locksPart(data, locks) {
   const made = make("div", "");
-  for (const cycle of locks.cycles) {
-    const said = make("p", "deadlock", cycle.text);
-    said.setAttribute("role", "alert");
-    made.append(said, stepsOf(locks, cycle.threads, cycle.locks));
-  }
+  for (const cycle of locks.cycles) made.append(deadlock(locks, cycle));
   if (!locks.cycles.length) made.append(make("p", "", "No threads are known to wait for each other."));
   if (locks.gaps) made.append(make("p", "note", `Locks may be missing in ${some(locks.gaps, "place")}: ${locks.command} names them.`));
-  if (locks.cut || locks.more) made.append(make("p", "note", "There are more locks or waiting threads than are shown."));
+  if (locks.more) made.append(make("p", "note", `${some(locks.more, "more lock")} ${locks.more === 1 ? "is" : "are"} not shown.`));
+  if (locks.moreWaits) made.append(make("p", "note", `${some(locks.moreWaits, "more wait")} ${locks.moreWaits === 1 ? "is" : "are"} not shown: ${locks.waitsCommand} lists all.`));
   const groups = groupsOf(locks);
   for (const group of groups.slice(0, MOST_DRAWINGS)) made.append(...drawing(locks, group));
   const more = groups.length - MOST_DRAWINGS;
@@ -185,12 +184,13 @@ function locksPart(data, locks) {
   });
   const waiting = table("Waiting threads", locks.waits, [
     { name: "Thread", kind: "where wide", value: (wait) => locks.threads[wait[0]] ?? "" },
-    { name: "Waits for", kind: "frames", value: (wait) => locks.locks[wait[1]]?.text ?? "an unknown lock" },
-    { name: "In", kind: "where lesser", value: (wait) => wait[4] },
-  ], (wait) => `${locks.threads[wait[0]]} ${locks.locks[wait[1]]?.text} ${wait[4]}`,
+    { name: "Waits for", kind: "frames", value: (wait) => wait[5] },
+    { name: "It ends", kind: "where lesser", value: (wait) => wait[6] },
+    { name: "Asked for by", kind: "where lesser", value: (wait) => wait[4] },
+  ], (wait) => `${locks.threads[wait[0]]} ${wait[5]} ${wait[6]} ${wait[4]}`,
   (wait) => [wait[2], stackOf(wait[0])].filter(Boolean).join("\n\n"));
   made.append(make("h3", "", "Locks that are held, or for which threads wait"), held.element,
-    make("h3", "", "Threads that wait for a lock"), waiting.element);
+    make("h3", "", "Threads that wait, the worst ends of their chains first"), waiting.element);
   return { element: made, show: () => { held.show(); waiting.show(); } };
 }
 

@@ -43,11 +43,13 @@ const MOST_FRAMES = 1100;
  * @property {{text: string, process: string, waiters: number | "unknown", holders: number[], status: string}[]} locks
  * @property {number} more
  * @property {string[]} threads
- * @property {[number, number, string, boolean, string][]} waits thread, lock (-1: unknown), how, sure, function
- * @property {{text: string, threads: number[], locks: number[]}[]} cycles
+ * @property {[number, number, string, boolean, string, string, string][]} waits thread, lock (-1: none in the list), how, sure,
+ *   code that asked for the wait, what it waits for, end of its chain
+ * @property {number} moreWaits
+ * @property {{text: string, inferred: boolean, evidence: string[], threads: number[], locks: number[], things: string[]}[]} cycles
  * @property {number} gaps
- * @property {boolean} cut
  * @property {string} command the command that lists the locks
+ * @property {string} waitsCommand the command that lists the waits
  *
  * @typedef {object} Findings
  * @property {Card[]} cards
