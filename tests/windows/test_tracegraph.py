@@ -213,7 +213,9 @@ def test_the_page_shows_the_names_and_asks_for_nothing(page: Page) -> None:
 
 def units(page: Page) -> List[str]:
     """The weights that a page can show."""
-    return list(page.run("[...document.querySelector('select[name=unit]').options].map((each) => each.value)"))
+    return list(
+        page.run("[...document.querySelector('select[name=unit]').options].map((each) => each.value)")
+    )
 
 
 def choose(page: Page, name: str, value: str) -> None:
@@ -235,9 +237,7 @@ def labels(page: Page, unit: str, kind: str) -> List[str]:
 def test_shares_add_up_on_every_level(unit: str, page: Page, written: Written) -> None:
     choose(page, "unit", unit)
     boxes = page.run(SUMS)
-    total = sum(
-        weight for kind, weight in sums(written.traces).items() if UNITS.get(kind, "stack") == unit
-    )
+    total = sum(weight for kind, weight in sums(written.traces).items() if UNITS.get(kind, "stack") == unit)
     levels = sorted({box["level"] for box in boxes})
     assert levels == list(range(levels[-1] + 1)) and levels[-1] > 4
     own = {node: page.run(f"{TREE}.own({node})") for node in nodes(boxes)}
@@ -341,7 +341,9 @@ def test_one_weight_is_drawn_and_named(page: Page, written: Written) -> None:
     for unit, weight in of_unit.items():
         choose(page, "unit", unit)
         assert page.run(detail).startswith(f"all: {weight} {unit}{'s' * (weight != 1)}, in ")
-        kinds = page.run("[...document.querySelectorAll('.boxes > [data-level=\"1\"]')].map((box) => box.innerText)")
+        kinds = page.run(
+            "[...document.querySelectorAll('.boxes > [data-level=\"1\"]')].map((box) => box.innerText)"
+        )
         assert {UNITS.get(kind, "stack") for kind in kinds} == {unit}
     page.run("location.hash = '#box=1'")
     kind, weight_text = wait(page, detail).split(": ")
@@ -351,14 +353,19 @@ def test_one_weight_is_drawn_and_named(page: Page, written: Written) -> None:
 
 def test_equal_frames_of_all_processes_are_one_box(page: Page, written: Written) -> None:
     """A process is a filter, and may have boxes of its own."""
-    starts = "[...document.querySelectorAll('.boxes > .box')].filter((box) => box.textContent === 'ntdll!RtlUserThreadStart')"
+    starts = (
+        "[...document.querySelectorAll('.boxes > .box')]"
+        ".filter((box) => box.textContent === 'ntdll!RtlUserThreadStart')"
+    )
     where = f"{starts}.map((box) => Number(box.dataset.weight))"
     together = page.run(where)
     choose(page, "split", "1")
     apart = page.run(where)
     assert len(apart) > len(together) and sum(apart) == sum(together)
     choose(page, "split", "")
-    processes = page.run("[...document.querySelector('select[name=process]').options].map((each) => each.text)")
+    processes = page.run(
+        "[...document.querySelector('select[name=process]').options].map((each) => each.text)"
+    )
     known = {f"{row['Process']} ({row['PID']})" for row in written.traces if row["Count"] and row["PID"]}
     assert known <= set(processes) and processes[0] == f"all {len(processes) - 1}"
     number = page.run(
@@ -367,7 +374,9 @@ def test_equal_frames_of_all_processes_are_one_box(page: Page, written: Written)
     )
     choose(page, "process", number)
     shown = page.run("document.querySelector('.detail').innerText")
-    mine = [row for row in written.traces if row["PID"] == 6200 and row["Kind"] in ("kernel", "user", "wow64")]
+    mine = [
+        row for row in written.traces if row["PID"] == 6200 and row["Kind"] in ("kernel", "user", "wow64")
+    ]
     assert shown.startswith(f"all: {sum(row['Count'] or 0 for row in mine)} stacks, in spooler.exe (6200)")
     # What has the URL shows the same.
     page.reload()
@@ -404,7 +413,9 @@ def test_stacks_with_code_in_no_file_come_first(page: Page, written: Written) ->
     assert kinds == {names[0] for names in reds} and len(kinds) > 2
     for number in range(len(rows)):
         page.click(f"document.querySelectorAll('.reds .row')[{number}]")
-        kind = page.run(f"document.querySelectorAll('.reds .row')[{number}].children[1].innerText").split(",")[0]
+        kind = page.run(f"document.querySelectorAll('.reds .row')[{number}].children[1].innerText").split(
+            ","
+        )[0]
         assert page.run("document.querySelector('select[name=unit]').value") == UNITS.get(kind, "stack")
         red = page.run(f"document.querySelectorAll('.reds .row')[{number}].children[2].innerText")
         assert page.run("document.querySelector('.detail').innerText").startswith(f"{red}: ")
@@ -469,7 +480,11 @@ def test_the_search_filters_the_list_and_takes_globs(page: Page) -> None:
     assert page.run("document.activeElement.type") == "search"
     names = page.run("JSON.parse(document.getElementById('data').textContent).flame.texts")
     numbers = []
-    for text, glob in (("nt!ki*", r"nt!ki.*"), ("Rtl*Section", r"(.*!)?rtl.*section"), ("?[!a]f_not_there", "-")):
+    for text, glob in (
+        ("nt!ki*", r"nt!ki.*"),
+        ("Rtl*Section", r"(.*!)?rtl.*section"),
+        ("?[!a]f_not_there", "-"),
+    ):
         page.run("document.querySelector('input[type=search]').value = ''")
         page.type(text)
         found = wait(page, "document.querySelector('.found').innerText")
@@ -490,10 +505,12 @@ def test_a_telephone_shows_the_stack(page: Page) -> None:
     letter = 12 * 0.61
     assert width > 40 * letter
     heights = page.run(
-        "[...document.querySelectorAll('.flamegraph > .list .row')].map((each) => each.getBoundingClientRect().height)"
+        "[...document.querySelectorAll('.flamegraph > .list .row')]"
+        ".map((each) => each.getBoundingClientRect().height)"
     )
     tops = page.run(
-        "[...document.querySelectorAll('.flamegraph > .list .row')].map((each) => each.getBoundingClientRect().top)"
+        "[...document.querySelectorAll('.flamegraph > .list .row')]"
+        ".map((each) => each.getBoundingClientRect().top)"
     )
     assert set(heights) == {46} and all(b - a == 46 for a, b in zip(tops, tops[1:]))
 
@@ -640,7 +657,8 @@ def test_growth_has_a_column_and_a_scale(browser: Browser, tmp_path: pathlib.Pat
     path.write_text("".join(htmlpage.page("Growth", {"flame": flame})), encoding="utf-8")
     opened = browser.open(path)
     rows = opened.run(
-        "[...document.querySelectorAll('.flamegraph > .list .row')].map((row) => [...row.children].map((each) => each.innerText))"
+        "[...document.querySelectorAll('.flamegraph > .list .row')]"
+        ".map((row) => [...row.children].map((each) => each.innerText))"
     )
     assert [(row[2], row[3], row[5]) for row in rows] == [
         ("+376", "+376 %", "m!b"),
@@ -652,7 +670,9 @@ def test_growth_has_a_column_and_a_scale(browser: Browser, tmp_path: pathlib.Pat
         ("-20", "gone", "m!gone"),
         ("-30", "\u221275 %", "m!e"),
     ]
-    heads = opened.run("[...document.querySelectorAll('.flamegraph > .heads span')].map((each) => each.innerText)")
+    heads = opened.run(
+        "[...document.querySelectorAll('.flamegraph > .heads span')].map((each) => each.innerText)"
+    )
     assert heads == ["Now", "Before", "Change", "Growth", "Kind, process", "Stack"]
     looks = opened.run(
         "Object.fromEntries([...document.querySelectorAll('.boxes > .box')].map((box) => "

@@ -191,9 +191,15 @@ def test_findings_come_first_with_their_evidence(page: Page, reported: Reported)
         # The evidence of one that is folded may be a part of another's.
         assert card["severity"] == "low" or card["evidence"] in shown
     assert "Not checked" in page.run("document.querySelector('#findings').innerText")
-    page.run("void document.querySelectorAll('#findings details:not([open]) > summary').forEach((each) => each.click())")
+    page.run(
+        "void document.querySelectorAll('#findings details:not([open]) > summary')"
+        ".forEach((each) => each.click())"
+    )
     page.run("new Promise((done) => setTimeout(done, 200))")
-    page.run("void document.querySelectorAll('#findings details:not([open]) > summary').forEach((each) => each.click())")
+    page.run(
+        "void document.querySelectorAll('#findings details:not([open]) > summary')"
+        ".forEach((each) => each.click())"
+    )
     page.run("new Promise((done) => setTimeout(done, 200))")
     shown = page.run("document.querySelector('#findings .cards').innerText")
     assert [card for card in reported.data["findings"]["cards"] if card["evidence"] not in shown] == []
@@ -240,7 +246,12 @@ def test_waits_are_those_of_tracewaits(reported: Reported) -> None:
         assert how
     rows = [row for row in reported.waits if row["TID"] is not None]
     assert sorted(mine) == sorted(
-        (f"thread {row['TID']} of {row['Process']} ({row['PID']})", row["WaitsFor"], row["Symbol"] or "", row["ChainEnd"])
+        (
+            f"thread {row['TID']} of {row['Process']} ({row['PID']})",
+            row["WaitsFor"],
+            row["Symbol"] or "",
+            row["ChainEnd"],
+        )
         for row in rows
     )
     deadlocks = [row["Evidence"] for row in reported.waits if row["WaitsFor"] == "deadlock"]
@@ -413,9 +424,17 @@ def test_findings_of_one_story_are_one_part(
         dict(card, process="bad.exe (8)", check="unbacked"),
         dict(card, process="System (4)", symbol="one+0x10"),
         dict(card, process="System (4)", symbol="two+0x10"),
-        dict(card, process="bad.exe (8)", check="start_mismatch", severity="medium", evidence="started there"),
+        dict(
+            card, process="bad.exe (8)", check="start_mismatch", severity="medium", evidence="started there"
+        ),
         *(
-            dict(card, process=f"a.exe ({pid})", severity="low", innocent=f"a table at {pid:#x}", evidence=f"at {pid}")
+            dict(
+                card,
+                process=f"a.exe ({pid})",
+                severity="low",
+                innocent=f"a table at {pid:#x}",
+                evidence=f"at {pid}",
+            )
             for pid in range(100, 150)
         ),
         dict(card, process="a.exe (150)", severity="low", innocent="a pico process"),
@@ -450,14 +469,20 @@ def test_reasons_are_said_once_with_a_count(
     data["findings"]["unchecked"] = [
         *([f"check{number}", "no process traces its handles"] for number in range(70)),
         ["alone", "no recorded stack"],
-        *(["lost_stacks", f"a.exe ({pid}): user of TID 1 (unreadable); not examined by x, y"] for pid in range(80)),
+        *(
+            ["lost_stacks", f"a.exe ({pid}): user of TID 1 (unreadable); not examined by x, y"]
+            for pid in range(80)
+        ),
     ]
     opened = browser.open(written(tmp_path, data))
     text = opened.run("document.querySelector('#findings').innerText")
     assert text.count("no process traces its handles") == 1
     assert "70 checks: no process traces its handles" in text and "3 reasons in 151 cases" in text
     assert "80 processes: stacks are lost; not examined by x, y" in text
-    opened.run("void document.querySelectorAll('#findings details details > summary').forEach((each) => each.click())")
+    opened.run(
+        "void document.querySelectorAll('#findings details details > summary')"
+        ".forEach((each) => each.click())"
+    )
     opened.run("new Promise((done) => setTimeout(done, 200))")
     text = opened.run("document.querySelector('#findings').textContent")
     assert all(f"check{number}" in text and f"a.exe ({number})" in text for number in range(70))
@@ -489,9 +514,7 @@ def test_all_facts_are_in_words(page: Page, reported: Reported) -> None:
     assert [value for value in values if value.startswith(("{", "[")) or value in ("True", "False")] == []
 
 
-def test_nothing_is_cut_without_a_word(
-    reported: Reported, browser: Browser, tmp_path: pathlib.Path
-) -> None:
+def test_nothing_is_cut_without_a_word(reported: Reported, browser: Browser, tmp_path: pathlib.Path) -> None:
     data = copy.deepcopy(reported.data)
     data["image"]["warnings"], data["image"]["warned"] = [f"warning {number}" for number in range(256)], 300
     locks = data["locks"]
@@ -518,10 +541,17 @@ def test_a_print_has_everything(reported: Reported, browser: Browser, tmp_path: 
     data = copy.deepcopy(reported.data)
     card = dict(data["findings"]["cards"][0], severity="low")
     data["findings"]["cards"] += [
-        dict(card, process=f"a.exe ({pid})", innocent=f"reason {chr(97 + pid % 26)}{chr(97 + pid // 26)}", evidence=f"evidence {pid}.")
+        dict(
+            card,
+            process=f"a.exe ({pid})",
+            innocent=f"reason {chr(97 + pid % 26)}{chr(97 + pid // 26)}",
+            evidence=f"evidence {pid}.",
+        )
         for pid in range(50)
     ]
-    data["findings"]["cards"] += [dict(card, process=f"b.exe ({pid})", innocent="same", evidence=f"of b {pid}.") for pid in range(50)]
+    data["findings"]["cards"] += [
+        dict(card, process=f"b.exe ({pid})", innocent="same", evidence=f"of b {pid}.") for pid in range(50)
+    ]
     thread = data["threads"][0]
     data["threads"] = [dict(thread, tid=1000 + number) for number in range(300)]
     opened = browser.open(written(tmp_path, data))

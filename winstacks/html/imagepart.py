@@ -94,7 +94,7 @@ def image_part(values: Sequence[object]) -> Dict[str, Any]:
         `head`: pairs of texts; `rows`: for each fact its column, its value and meaning in words, and its name
         in words; `complete`: see `completeness`; `warnings`: their texts, each once; `warned`: their number
     """
-    row = {column.name: value for column, value in zip(IMAGE, values)}
+    row: Dict[str, Any] = {column.name: value for column, value in zip(IMAGE, values)}
     rows = []
     for column in IMAGE:
         value = row[column.name]
@@ -129,7 +129,10 @@ def _head(row: Row) -> Iterator[Sequence[str]]:
         thread = "" if row["CrashTID"] is None else f", thread {row['CrashTID']}"
         owner = process_label(row["CrashProcess"], row["CrashPID"])
         yield "Crashed at", f"{row['CrashSymbol']}, in {owner}{thread}"
-    yield "Made by", f"volatility3-stacktraces {row['PluginVersion']} on Volatility {row['VolatilityVersion']}"
+    yield (
+        "Made by",
+        f"volatility3-stacktraces {row['PluginVersion']} on Volatility {row['VolatilityVersion']}",
+    )
 
 
 def _no_digest(row: Row) -> str:

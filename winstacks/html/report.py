@@ -66,11 +66,15 @@ class Report:
         self._add_findings(found, facts.input_kind)
         image = image_part(image_values(facts))
         image["head"] += map(list, made)
+        commands = {
+            name: for_input(f"windows.{plugin}", facts.input_kind)
+            for name, plugin in (("command", "locks"), ("waitsCommand", "tracewaits"))
+        }
         return {
             "image": image,
             "findings": self.lists.findings(),
             "flame": flame_data(self.drawn.tree, "stacks"),
-            "locks": {**waits, "command": for_input("windows.locks", facts.input_kind), "waitsCommand": for_input("windows.tracewaits", facts.input_kind)},
+            "locks": {**waits, **commands},
             **self.lists.data(),
         }
 

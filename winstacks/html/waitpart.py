@@ -151,7 +151,15 @@ class _Part:
         thread = self._thread(space.known_name, space.pid, row.wait.thread.tid)
         number = -1 if thing.address is None else self._numbers.get(_key(thing), -1)
         how = "; ".join(filter(None, (words.KNOWN[thing.known], row.evidence, text(row.status))))
-        return [thread, number, how, not is_inferred(thing), row.symbol or "", described_thing(thing), row.end]
+        return [
+            thread,
+            number,
+            how,
+            not is_inferred(thing),
+            row.symbol or "",
+            described_thing(thing),
+            row.end,
+        ]
 
     def _deadlock(self, cycle: Cycle) -> Dict[str, Any]:
         waits = [self._chains.waits[step.thread] for step in cycle]
