@@ -231,7 +231,7 @@ class Flame {
       return [
         make("span", "number", some(sum(stacks), this.stacks.unit(stack))),
         make("span", "where", `${this.stacks.text(this.stacks.name(stack, 0))}, ${this.owners(stacks)}`),
-        make("span", "where red", this.stacks.text(this.stacks.name(stack, this.stacks.red(stack)))),
+        make("span", "where red lesser", this.stacks.text(this.stacks.name(stack, this.stacks.red(stack)))),
         make("span", "frames", PRINT.active ? frames.join(" ← ") : shortened(frames)),
       ];
     }, (row) => {
