@@ -96,7 +96,7 @@ function storyOf(data, findings, story) {
   if (story.cards.length === 1 && only) return cardOf(data, only, findings.checks[only.check], only.severity !== "low");
   const title = make("span", "", make("span", `severity ${story.severity}`, story.severity), " ", make("b", "", story.title));
   const low = story.severity === "low";
-  if (low && only) title.append(" ", make("span", "lesser", only.innocent));
+  if (low && only) title.append(" ", make("span", "note", only.innocent));
   const made = folded(title, () => [listOf(data, findings, story)], !low);
   made.classList.add("story", story.severity);
   return made;
@@ -207,7 +207,7 @@ function cardOf(data, card, check, open) {
   const title = make("span", "",
     make("span", `severity ${card.severity}`, card.severity), " ", make("b", "", card.check), " ",
     make("span", "", `${card.process}${thread}`), " ", make("code", "", card.symbol ?? ""));
-  if (!open) title.append(" ", make("span", "lesser", card.innocent));
+  if (!open) title.append(" ", make("span", "note", card.innocent));
   const facts = make("dl", "facts wide");
   /** @type {[string, string][]} */
   const rows = [

@@ -101,7 +101,8 @@ function stackText(data, frames, marked = null) {
     const text = (data.texts ?? [])[each] ?? "";
     return place === marked ? `${text}    ◀` : text;
   });
-  return texts.join("\n");
+  const more = frames.length - texts.length;
+  return [...texts, ...(more ? [`… ${some(more, "more frame")}`] : [])].join("\n");
 }
 
 /** @param {Data} data @param {number[]} frames */
