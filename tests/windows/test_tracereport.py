@@ -268,7 +268,7 @@ def test_waiters_that_are_not_known_are_counted(page: Page, reported: Reported) 
     number, lock = next(
         (number, lock) for number, lock in enumerate(locks["locks"]) if lock["waiters"] > len(known[number])
     )
-    page.click(f"document.querySelectorAll('#locks .list')[0].querySelectorAll('.row')[{number}]")
+    page.run(f"void document.querySelectorAll('#locks .list')[0].querySelectorAll('.row')[{number}].click()")
     below = page.run("document.querySelector('#locks .stack').innerText")
     more = lock["waiters"] - len(known[number])
     assert re.search(rf"{more} (more )?waiting threads?: unknown which", below)
