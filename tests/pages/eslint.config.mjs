@@ -8,7 +8,7 @@ const types = ["HTMLElement", "HTMLInputElement", "HTMLSelectElement", "Keyboard
 const places = ["location", "history", "URLSearchParams"];
 // Every name at the top of a script that another one uses.
 const ours = ["VIEW", "matcher", "rowHeight", "make", "button", "field", "share", "count", "some", "folded", "printed", "PRINT",
-  "List", "Stacks", "Tree", "Flame", "GUESSED", "LOOKS", "hue", "programOf", "stackText", "innermost", "table", "link",
+  "List", "Stacks", "Tree", "Flame", "GUESSED", "LOOKS", "hue", "programOf", "choice", "GROWTH", "growth", "growthOf", "stackText", "innermost", "table", "link",
   "filters", "findingsPart", "locksPart"];
 const known = (names) => Object.fromEntries(names.map((name) => [name, "readonly"]));
 

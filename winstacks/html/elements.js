@@ -224,3 +224,30 @@ function folded(title, content, open = false) {
     };
   });
 }
+
+/**
+ * A list of choices whose value the URL keeps.
+ * @param {string} label @param {string} key of the URL @param {[string, string][]} options value and text; the first is the start
+ * @param {(value: string) => void} chosen
+ */
+function choice(label, key, options, chosen) {
+  const made = make("select");
+  made.name = key;
+  const first = options[0]?.[0] ?? "";
+  for (const [value, text] of options) {
+    const option = make("option", "", text);
+    option.value = value;
+    made.append(option);
+  }
+  made.addEventListener("change", () => {
+    chosen(made.value);
+    VIEW.set(key, made.value === first ? "" : made.value, false);
+  });
+  VIEW.parts.set(key, (value) => {
+    const known = options.some(([each]) => each === value) ? value : first;
+    if (made.value === known) return;
+    made.value = known;
+    chosen(known);
+  });
+  return make("label", "", `${label} `, made);
+}

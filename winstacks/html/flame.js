@@ -1,6 +1,6 @@
 // This file is licensed under the Volatility Software License 1.0,
 // available at https://www.volatilityfoundation.org/license/vsl-v1.0
-// Flame graphs, and the elements that all parts of a page use, such as lists that draw only the rows in view.
+// A flame graph, with its controls and its lists of stacks.
 "use strict";
 
 const LINE = 19;
@@ -15,11 +15,6 @@ const LEGEND = [
   ["code guessed", "a guess, or found through a guess"],
   ["unreadable", "the address cannot be read"],
   ["rest", "several boxes, or stacks that were cut"],
-];
-/** Growth against a baseline: the least factor of each step, its look, and its words. @type {[number, string, string][]} */
-const GROWTH = [
-  [6, "grown g4", "new, or more than +500 %"], [3, "grown g3", "up to +500 %"], [1.5, "grown g2", "up to +200 %"],
-  [1, "grown g1", "up to +50 %"], [0.5, "shrunk s1", "down to \u221250 %"], [0, "shrunk s2", "less than \u221250 %, or gone"],
 ];
 /** What the weights of a unit count. @type {Record<string, string>} */
 const COUNTED = {
@@ -114,33 +109,6 @@ class Flame {
     this.zoom(0);
   }
 
-  /**
-   * A list of choices whose value the URL keeps.
-   * @param {string} label @param {string} key of the URL @param {[string, string][]} options value and text; the first is the start
-   * @param {(value: string) => void} chosen
-   */
-  select(label, key, options, chosen) {
-    const made = make("select");
-    made.name = key;
-    const first = options[0]?.[0] ?? "";
-    for (const [value, text] of options) {
-      const option = make("option", "", text);
-      option.value = value;
-      made.append(option);
-    }
-    made.addEventListener("change", () => {
-      chosen(made.value);
-      VIEW.set(key, made.value === first ? "" : made.value, false);
-    });
-    VIEW.parts.set(key, (value) => {
-      const known = options.some(([each]) => each === value) ? value : first;
-      if (made.value === known) return;
-      made.value = known;
-      chosen(known);
-    });
-    return make("label", "", `${label} `, made);
-  }
-
   controls() {
     const bar = make("div", "bar", this.search.label);
     bar.append(button("Flip", () => this.flip()), button("Zoom out", () => this.zoom(this.above(this.root))),
@@ -149,13 +117,13 @@ class Flame {
     const units = [...this.units].sort((a, b) => Number(b[0] === start) - Number(a[0] === start));
     /** @type {[string, string][]} */
     const weights = units.map(([unit, sum]) => [unit, `${COUNTED[unit] ?? unit} (${count(sum)})`]);
-    bar.append(this.select("Width", "unit", weights, (unit) => this.choose({ unit })));
+    bar.append(choice("Width", "unit", weights, (unit) => this.choose({ unit })));
     const names = [...new Set(Array.from({ length: this.stacks.size }, (_, stack) => this.stacks.name(stack, 1)))];
     const processes = names.map((name) => /** @type {[string, string]} */ ([String(name), this.stacks.text(name)]));
     processes.sort((a, b) => a[1].localeCompare(b[1], "en", { numeric: true }));
-    bar.append(this.select("Process", "process", [["-1", `all ${count(processes.length)}`], ...processes],
+    bar.append(choice("Process", "process", [["-1", `all ${count(processes.length)}`], ...processes],
       (process) => this.choose({ process: Number(process) })));
-    bar.append(this.select("Boxes", "split", [["", "of all processes together"], ["1", "of each process"]],
+    bar.append(choice("Boxes", "split", [["", "of all processes together"], ["1", "of each process"]],
       (split) => this.choose({ split: Boolean(split) })));
     if (this.tree.before) {
       const box = make("input");
@@ -166,7 +134,7 @@ class Flame {
       });
       bar.append(make("label", "", box, " widths of the baseline"));
     } else {
-      bar.append(this.select("Colors", "color", [["", "of modules"], ["process", "of programs"]], (color) => {
+      bar.append(choice("Colors", "color", [["", "of modules"], ["process", "of programs"]], (color) => {
         this.programs = color ? this.tree.programs() : null;
         this.name();
         this.draw();
@@ -597,20 +565,4 @@ class Flame {
 function shortened(frames) {
   const more = frames.length - 12;
   return frames.slice(0, 12).join(" ← ") + (more > 0 ? ` ← … ${more} more` : "");
-}
-
-/** Returns the look of a growth. @param {number} now @param {number} before */
-function growthOf(now, before) {
-  if (now === before) return "same";
-  const factor = before ? now / before : Infinity;
-  return (GROWTH.find(([least]) => (least === 1 ? factor > 1 : factor >= least)) ?? ["", "same"])[1];
-}
-
-/** Returns a growth in words. @param {number} now @param {number} before */
-function growth(now, before) {
-  if (now === before) return "equal";
-  if (!before) return "new";
-  if (!now) return "gone";
-  const percent = (100 * (now - before)) / before;
-  return `${percent > 0 ? "+" : "\u2212"}${Math.abs(percent).toFixed(Math.abs(percent) < 10 ? 1 : 0)} %`;
 }

@@ -23,7 +23,10 @@ from .prefixes import PrefixTree
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 STYLE = "page.css"
-SCRIPTS = ("view.js", "elements.js", "tree.js", "flame.js", "findings.js", "locks.js", "report.js")
+SCRIPTS = (
+    *("view.js", "elements.js", "tree.js", "growth.js", "flame.js"),
+    *("findings.js", "locks.js", "report.js"),
+)
 
 MAX_TITLE = 200
 _AT_ONCE = 1 << 16
