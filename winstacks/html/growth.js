@@ -13,7 +13,7 @@ const GROWTH = [
 function growthOf(now, before) {
   if (now === before) return "same";
   const factor = before ? now / before : Infinity;
-  return (GROWTH.find(([least]) => (least === 1 ? factor > 1 : factor >= least)) ?? ["", "same"])[1];
+  return (GROWTH.find(([least]) => (least >= 1 ? factor > least : factor >= least)) ?? ["", "same"])[1];
 }
 
 /** Returns a growth in words. @param {number} now @param {number} before */
