@@ -263,7 +263,7 @@ function imagePart(image) {
   const made = make("div", "", make("h3", "", "Completeness"), complete);
   if (image.warned) {
     const repeated = image.warned - image.warnings.length;
-    const said = repeated ? `, ${count(image.warnings.length)} of them with texts of their own; windows.tracereport logs all` : "";
+    const said = repeated ? `, ${count(image.warnings.length)} of them with texts of their own; the log of the command has all` : "";
     const texts = make("ul", "", ...image.warnings.map((each) => make("li", "", each)));
     made.append(folded(`${some(image.warned, "warning")}${said}`, () => [texts]));
   }
