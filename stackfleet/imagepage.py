@@ -15,7 +15,8 @@ from winstacks.columns import tables, words
 from winstacks.findings.loststacks import LOST_STACKS, LostProcessStacks
 from winstacks.findings.registry import check_named
 from winstacks.html.htmlpage import flame_data
-from winstacks.html.lists import MAX_FINDINGS, Frames, PageLists, image_part
+from winstacks.html.imagepart import image_part
+from winstacks.html.lists import MAX_FINDINGS, Frames, PageLists
 from winstacks.html.prefixes import CUT, MAX_NAMES, REST, PrefixTree
 from winstacks.html.report import check_texts
 from winstacks.memory.decode.statuscodes import StatusCode
@@ -166,12 +167,12 @@ class _ImagePage:
         # Somebody else's lake may have a table without the image.
         part = image_part([row[column.name] for column in tables.IMAGE]) if row else dict(_NOTHING)
         custody = [
-            ("Path", manifest["path"], "Path of the image when it was read."),
-            ("Case", manifest["case"], "Value of --case."),
-            ("Note", manifest["note"], "Value of --note."),
-            ("Read", manifest["ended"], "Time at which reading ended."),
+            ("Path", manifest["path"], "Path of the image when it was read.", "Path"),
+            ("Case", manifest["case"], "Value of --case.", "Case"),
+            ("Note", manifest["note"], "Value of --note.", "Note"),
+            ("Read", manifest["ended"], "Time at which reading ended.", "Time of reading"),
         ]
-        part["rows"] = [[name, text, meaning] for name, text, meaning in custody if text] + part["rows"]
+        part["rows"] = [[name, *texts] for name, *texts in custody if texts[0]] + part["rows"]
         return part
 
     def _read_stacks(self, stacks: Iterable[Row], stack_keys: Collection[str]) -> None:
@@ -235,7 +236,7 @@ class _ImagePage:
         return self._lists.frames(shown)
 
 
-_NOTHING: Row = {"rows": [], "complete": [], "warnings": []}
+_NOTHING: Row = {"head": [], "rows": [], "complete": [], "warnings": [], "warned": 0}
 
 
 def _whose(row: Mapping[str, Any]) -> str:

@@ -85,6 +85,7 @@ SAME_LETTERS = {
     OPTIONS: "the words that options take: a start imports nothing else",
     f"{LIBRARY}/findings/code/relays.py": "names of modules",
     f"{LIBRARY}/stacklist/traces.py": "a part of TraceId",
+    f"{LIBRARY}/html/imagepart.py": "what the head of a page says where a fact is unknown",
     f"{LIBRARY}/memory/tables.py": "names of symbol tables",
     f"{LIBRARY}/rows/requested.py": "names of options",
     f"{LIBRARY}/process/threads.py": "names of the values that are read of a thread",

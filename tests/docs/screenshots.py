@@ -30,7 +30,7 @@ def make() -> None:
         runner.output("vol -f sample.dmp windows.tracereport")
         (folder / "profile").mkdir()
         with Browser(folder / "profile") as browser:
-            page = browser.open(folder / "tracegraph.html", _WIDTH, 560)
+            page = browser.open(folder / "tracegraph.html", _WIDTH, 860)
             page.png(GRAPH)
             page = browser.open(folder / "tracereport.html", _WIDTH, 560)
             page.media("dark")

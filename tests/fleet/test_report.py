@@ -196,7 +196,7 @@ def test_the_page_of_an_image_has_that_image_alone(pages: pathlib.Path) -> None:
     assert page["findings"]["cards"] == []
     assert [(heap[0], heap[1]) for heap in page["heaps"]] == [(4098, 2)]
     assert sum(pagedata.flame(page).values()) == 7
-    facts = {name: value for name, value, _ in page["image"]["rows"]}
+    facts = {name: value for name, value, *_ in page["image"]["rows"]}
     assert (facts["ImageId"], facts["Path"]) == ("i2", "/images/i2.raw")
 
 

@@ -4,9 +4,12 @@
 import js from "@eslint/js";
 
 const browser = ["document", "window", "setTimeout", "clearTimeout", "ResizeObserver", "Element", "Node"];
-const types = ["HTMLElement", "HTMLInputElement", "KeyboardEvent", "Event", "HTMLElementTagNameMap"];
+const types = ["HTMLElement", "HTMLInputElement", "HTMLSelectElement", "KeyboardEvent", "Event", "HTMLElementTagNameMap"];
 const places = ["location", "history", "URLSearchParams"];
-const ours = ["VIEW", "matcher", "rowHeight", "make", "button", "field", "share", "count", "some", "List", "Tree", "Flame", "GUESSED", "LOOKS"];
+// Every name at the top of a script that another one uses.
+const ours = ["VIEW", "matcher", "rowHeight", "make", "button", "field", "share", "count", "some", "folded", "printed", "PRINT",
+  "List", "Stacks", "Tree", "Flame", "GUESSED", "LOOKS", "hue", "programOf", "choice", "GROWTH", "growth", "growthOf", "stackText", "innermost", "table", "link",
+  "filters", "findingsPart", "locksPart"];
 const known = (names) => Object.fromEntries(names.map((name) => [name, "readonly"]));
 
 export default [
@@ -28,7 +31,7 @@ export default [
         "error",
         ...["innerHTML", "outerHTML", "insertAdjacentHTML", "write"].map((property) => ({ property })),
       ],
-      "no-unused-vars": ["error", { varsIgnorePattern: "^(button|Flame|field|some|count|VIEW|matcher|rowHeight)$" }],
+      "no-unused-vars": ["error", { varsIgnorePattern: `^(${ours.join("|")})$` }],
       "no-var": "error",
       "prefer-const": "error",
     },

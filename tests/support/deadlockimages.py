@@ -20,6 +20,7 @@ from tests.forge.module import Module
 from tests.forge.pe import Function
 from tests.forge.stacks64 import Stack64
 from tests.forge.thread import Thread
+from winstacks.waits import kernellocks
 
 PID = 6200
 FIRST, SECOND, THIRD = TIDS = 6204, 6208, 6212
@@ -164,3 +165,5 @@ def _wait(kernel: Kernel, thread: Thread, ntdll: Module, lock: Optional[str], ke
         stack.enter(kernel.symbol(name), routine)
         stack.call(kernel.symbol(name), routine)
     thread.kthread["KernelStack"] = stack.switch_out()
+    if lock == RESOURCE:
+        thread.kthread["WaitReason"] = kernellocks.RESOURCE

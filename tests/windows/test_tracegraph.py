@@ -24,7 +24,7 @@ from tests.support import grid, nodemodules, pagedata, realtruth
 from tests.support.browser import Browser, Page
 from tests.support.only import only
 from winstacks.html import drawing, formats, htmlpage
-from winstacks.html.prefixes import MAX_SUM, PrefixTree
+from winstacks.html.prefixes import CODE, MAX_SUM, UNBACKED, PrefixTree
 from winstacks.options import WEIGHTS
 
 Row = Dict[str, Any]
@@ -39,9 +39,15 @@ SUMS = """
 })()
 """
 
-LEVELS = """
-(() => {
-  const tree = new Tree(JSON.parse(document.getElementById('data').textContent).flame);
+TREE = (
+    "new Stacks(JSON.parse(document.getElementById('data').textContent).flame)"
+    ".tree({unit: document.querySelector('select[name=unit]').value, process: -1, split: false})"
+)
+"""The tree of the weight that a page shows."""
+
+LEVELS = f"""
+(() => {{
+  const tree = {TREE};
   const boxes = [...document.querySelectorAll('.boxes > .box')].map((box) => box.dataset);
   const root = boxes.filter((box) => box.level === boxes[0].level);
   const [wrong, levels] = [[], new Map()];
@@ -49,14 +55,14 @@ LEVELS = """
   const whole = Math.min(...boxes.filter((box) => !Number(box.more) && Number(box.weight) ===
     Math.max(...boxes.map((each) => Number(each.weight)))).map((box) => Number(box.weight)));
   let ended = 0;
-  for (const [level, here] of [...levels].sort((a, b) => a[0] - b[0])) {
+  for (const [level, here] of [...levels].sort((a, b) => a[0] - b[0])) {{
     const sum = here.reduce((all, box) => all + Number(box.weight), 0);
     if (sum + ended !== whole) wrong.push([level, sum, ended, whole]);
     // What stands for several boxes has nothing below it.
     for (const box of here) ended += Number(box.more) ? Number(box.weight) : tree.own(Number(box.node));
-  }
+  }}
   return wrong;
-})()
+}})()
 """
 """The levels in view whose boxes, with the stacks that end above, are not the whole."""
 
@@ -196,26 +202,45 @@ def test_the_page_shows_the_names_and_asks_for_nothing(page: Page) -> None:
     text = page.run("document.body.innerText")
     for name in ("updater!load_settings", "KERNEL32!BaseThreadInitThunk", "nt!NtCreateFile", "<private>"):
         assert name in text
-    gone = page.run(
-        "[...document.querySelectorAll('.boxes > .unloaded')].map((box) => box.getAttribute('aria-label'))"
-    )
+    gone = [label for unit in units(page) for label in labels(page, unit, ".unloaded")]
     assert any(text.startswith("<unloaded:aimhook>+0x1a34, ") for text in gone)
-    assert page.run("document.querySelector('.boxes > .guessed') !== null")
+    assert any(labels(page, unit, ".guessed") for unit in units(page))
     assert page.run(
         "document.querySelectorAll('[style]').length > 0 && !document.documentElement.outerHTML"
         ".slice(0, 2000).includes('style=')"
     )
 
 
-def test_shares_add_up_on_every_level(page: Page, written: Written) -> None:
+def units(page: Page) -> List[str]:
+    """The weights that a page can show."""
+    return list(
+        page.run("[...document.querySelector('select[name=unit]').options].map((each) => each.value)")
+    )
+
+
+def choose(page: Page, name: str, value: str) -> None:
+    """Chooses a value of a list of choices."""
+    page.run(
+        f"(() => {{ const each = document.querySelector('select[name={name}]'); each.value = "
+        f"{json.dumps(value)}; each.dispatchEvent(new Event('change')); }})()"
+    )
+
+
+def labels(page: Page, unit: str, kind: str) -> List[str]:
+    """The labels of the boxes of a kind in the graph of a weight."""
+    choose(page, "unit", unit)
+    found = f"[...document.querySelectorAll('.boxes > {kind}')].map((box) => box.getAttribute('aria-label'))"
+    return list(page.run(found))
+
+
+@pytest.mark.parametrize("unit", ["stack", "trace", "block", "event", "lock"])
+def test_shares_add_up_on_every_level(unit: str, page: Page, written: Written) -> None:
+    choose(page, "unit", unit)
     boxes = page.run(SUMS)
-    total = sum(sums(written.traces).values())
+    total = sum(weight for kind, weight in sums(written.traces).items() if UNITS.get(kind, "stack") == unit)
     levels = sorted({box["level"] for box in boxes})
-    assert levels == list(range(levels[-1] + 1)) and levels[-1] > 8
-    own = {
-        node: page.run(f"new Tree(JSON.parse(document.getElementById('data').textContent).flame).own({node})")
-        for node in nodes(boxes)
-    }
+    assert levels == list(range(levels[-1] + 1)) and levels[-1] > 4
+    own = {node: page.run(f"{TREE}.own({node})") for node in nodes(boxes)}
     ended = 0
     for level in levels:
         here = [box for box in boxes if box["level"] == level]
@@ -233,9 +258,10 @@ def nodes(boxes: List[Row]) -> List[int]:
 
 def test_zoom_flip_and_search(page: Page) -> None:
     find = "[...document.querySelectorAll('.boxes > .box')].find((box) => box.textContent === '{}')".format
+    choose(page, "unit", "block")
     page.click(find("updater!load_settings"))
     assert "24 blocks, 80.0 % of heap" in page.run("document.querySelector('.detail').innerText")
-    assert page.run("document.querySelector('.flamegraph h3').innerText").startswith(
+    assert page.run("document.querySelector('.flamegraph > h3').innerText").startswith(
         "1 different stack below"
     )
     assert page.run(f"{find('updater!load_settings')}.style.width") == "100%"
@@ -257,7 +283,7 @@ def test_zoom_flip_and_search(page: Page) -> None:
     assert re.match(r"3 names, ", found[0])
     assert re.search(r"names?, 1 stack \(\d+\.\d %\), ", found[0]) or "%" in found[0]
     assert int(found[1]) == found[3]
-    assert found[2] >= 5
+    assert found[2] >= 1
 
 
 def test_the_search_has_the_weight_of_the_stacks_that_match(page: Page, written: Written) -> None:
@@ -296,38 +322,144 @@ def test_the_title_begins_with_the_file(page: Page) -> None:
     assert re.fullmatch(r"\S+\.(dmp|raw|img): flame graph of its stacks", page.run("document.title"))
 
 
-def test_blocks_threads_and_locks_are_not_added(page: Page, written: Written) -> None:
-    """The whole is shown as a sum for each unit; a share is one of its own kind of stacks."""
-    units: Counter[str] = collections.Counter()
+def test_one_weight_is_drawn_and_named(page: Page, written: Written) -> None:
+    """Blocks, threads and traces have no common width; a share is one of its own kind of stacks."""
+    of_unit: Counter[str] = collections.Counter()
     for kind, weight in sums(written.traces).items():
-        units[UNITS.get(kind, "stack")] += weight
-    shown = page.run("document.querySelector('.detail').innerText")
-    assert shown.startswith("all: ")
-    parts = shown[5:].split(", ")
-    assert sorted(parts) == sorted(f"{weight} {unit}{'s' * (weight != 1)}" for unit, weight in units.items())
+        of_unit[UNITS.get(kind, "stack")] += weight
+    options = page.run("[...document.querySelector('select[name=unit]').options].map((each) => each.text)")
+    named = {
+        "stack": "stacks of threads",
+        "trace": "recorded traces",
+        "block": "heap blocks",
+        "lock": "locks",
+        "event": "events of handles and objects",
+    }
+    assert sorted(options) == sorted(f"{named[unit]} ({weight})" for unit, weight in of_unit.items())
+    assert options[0].startswith("stacks of threads")
+    detail = "document.querySelector('.detail').innerText"
+    for unit, weight in of_unit.items():
+        choose(page, "unit", unit)
+        assert page.run(detail).startswith(f"all: {weight} {unit}{'s' * (weight != 1)}, in ")
+        kinds = page.run(
+            "[...document.querySelectorAll('.boxes > [data-level=\"1\"]')].map((box) => box.innerText)"
+        )
+        assert {UNITS.get(kind, "stack") for kind in kinds} == {unit}
     page.run("location.hash = '#box=1'")
-    kind, weight = wait(page, "document.querySelector('.detail').innerText").split(": ")
-    assert weight.startswith(f"{sums(written.traces)[kind]} {UNITS.get(kind, 'stack')}") and weight.endswith(
-        f", 100.0 % of {kind}"
+    kind, weight_text = wait(page, detail).split(": ")
+    assert weight_text.startswith(f"{sums(written.traces)[kind]} {UNITS.get(kind, 'stack')}")
+    assert f", 100.0 % of {kind}, in " in weight_text
+
+
+def test_equal_frames_of_all_processes_are_one_box(page: Page, written: Written) -> None:
+    """A process is a filter, and may have boxes of its own."""
+    starts = (
+        "[...document.querySelectorAll('.boxes > .box')]"
+        ".filter((box) => box.textContent === 'ntdll!RtlUserThreadStart')"
     )
+    where = f"{starts}.map((box) => Number(box.dataset.weight))"
+    together = page.run(where)
+    choose(page, "split", "1")
+    apart = page.run(where)
+    assert len(apart) > len(together) and sum(apart) == sum(together)
+    choose(page, "split", "")
+    processes = page.run(
+        "[...document.querySelector('select[name=process]').options].map((each) => each.text)"
+    )
+    known = {f"{row['Process']} ({row['PID']})" for row in written.traces if row["Count"] and row["PID"]}
+    assert known <= set(processes) and processes[0] == f"all {len(processes) - 1}"
+    number = page.run(
+        "[...document.querySelector('select[name=process]').options]"
+        ".find((each) => each.text === 'spooler.exe (6200)').value"
+    )
+    choose(page, "process", number)
+    shown = page.run("document.querySelector('.detail').innerText")
+    mine = [
+        row for row in written.traces if row["PID"] == 6200 and row["Kind"] in ("kernel", "user", "wow64")
+    ]
+    assert shown.startswith(f"all: {sum(row['Count'] or 0 for row in mine)} stacks, in spooler.exe (6200)")
+    # What has the URL shows the same.
+    page.reload()
+    assert page.requests.pop().startswith(page.requests[0])
+    assert wait(page, "document.querySelector('.detail').innerText") == shown
+
+
+def test_colors_may_be_those_of_programs(page: Page) -> None:
+    choose(page, "color", "process")
+    legend = page.run("[...document.querySelectorAll('.legend')].at(-1).innerText")
+    assert "spooler.exe: 4 stacks" in legend and "several programs" in legend
+    several = page.run("[...document.querySelectorAll('.boxes > .several')].map((box) => box.textContent)")
+    assert "ntdll!RtlUserThreadStart" in several
+    hues = page.run(
+        "Object.fromEntries([...document.querySelectorAll('.boxes > .code:not(.several)')]"
+        ".map((box) => [box.textContent, Number(box.style.getPropertyValue('--h'))]))"
+    )
+    assert hues["spooler!count_jobs"] == page.run("hue('spooler.exe')")
+
+
+def test_stacks_with_code_in_no_file_come_first(page: Page, written: Written) -> None:
+    """All of them, of every weight; a click leads to the red box in the graph of its weight."""
+    below = "compareDocumentPosition(document.querySelector('.flame')) & Node.DOCUMENT_POSITION_FOLLOWING"
+    assert page.run(f"Boolean(document.querySelector('.reds').{below})")
+    title = page.run("document.querySelector('.reds h3').innerText")
+    reds = {
+        (names[0], *names[2:])
+        for names, _ in parsed(written.folder / "tracegraph.folded")
+        if any(re.match(r"<(private|unmapped|no-module|unloaded)", name) for name in names)
+    }
+    assert title.startswith(f"Stacks with code in no file: {len(reds)} different stacks in ")
+    rows = page.run("[...document.querySelectorAll('.reds .row')].map((each) => each.innerText)")
+    kinds = {row.split("\n")[1].split(",")[0] for row in rows}
+    assert kinds == {names[0] for names in reds} and len(kinds) > 2
+    for number in range(len(rows)):
+        page.click(f"document.querySelectorAll('.reds .row')[{number}]")
+        kind = page.run(f"document.querySelectorAll('.reds .row')[{number}].children[1].innerText").split(
+            ","
+        )[0]
+        assert page.run("document.querySelector('select[name=unit]').value") == UNITS.get(kind, "stack")
+        red = page.run(f"document.querySelectorAll('.reds .row')[{number}].children[2].innerText")
+        assert page.run("document.querySelector('.detail').innerText").startswith(f"{red}: ")
+
+
+def test_red_stays_red_in_merged_boxes(browser: Browser, tmp_path: pathlib.Path) -> None:
+    """Of 3,000 threads two are in private code: the box of what is too narrow says how many."""
+    tree = PrefixTree()
+    for number in range(3000):
+        look = UNBACKED if number in (7, 2900) else CODE
+        frames = [tree.name("ntdll!start", "ntdll"), tree.name(f"m!f{number}", "m", look)]
+        tree.add_stack("user", f"p{number}.exe ({number})", frames, 1)
+    path = tmp_path / "many.html"
+    path.write_text(
+        "".join(htmlpage.page("Many", {"flame": htmlpage.flame_data(tree, "stacks")})), encoding="utf-8"
+    )
+    opened = browser.open(path)
+    rest = "[...document.querySelectorAll('.boxes > .rest.red')].map((box) => box.getAttribute('aria-label'))"
+    label = only(opened.run(rest))
+    assert label.startswith("3000 more, 2 with code in no file, ")
+    ground = "getComputedStyle(document.querySelector('.boxes > .rest.red')).backgroundColor"
+    assert opened.run(ground) == "rgb(211, 48, 47)"
+    assert "2 different stacks in 2 processes" in opened.run("document.querySelector('.reds h3').innerText")
+    assert opened.run("document.querySelector('.boxes > .holds').textContent") == "all"
+    assert opened.faults == []
+    opened.close()
 
 
 def test_the_view_is_in_the_url_and_back_returns(page: Page) -> None:
-    box = "[...document.querySelectorAll('.boxes > .box')].find((box) => box.textContent === 'heap')"
+    box = "[...document.querySelectorAll('.boxes > .box')].find((box) => box.textContent === 'user')"
     # The line of details follows the mouse.
-    detail = "document.querySelector('.flamegraph h3').innerText"
+    detail = "document.querySelector('.flamegraph > h3').innerText"
     whole = page.run(detail)
     page.click(box)
     zoomed = page.run(detail)
     address = page.run("location.hash")
-    assert address.startswith("#box=") and zoomed.endswith(" below heap") and zoomed != whole
+    assert address.startswith("#box=") and zoomed.endswith(" below user") and zoomed != whole
     page.run("history.back()")
     assert wait(page, detail) == whole
     page.run("history.forward()")
     assert wait(page, detail) == zoomed
     page.run("document.querySelector('input[type=search]').focus()")
-    page.type("open_store")
-    assert wait(page, "location.hash") == f"{address}&find=open_store"
+    page.type("count_jobs")
+    assert wait(page, "location.hash") == f"{address}&find=count_jobs"
     found = page.run("document.querySelector('.found').innerText")
     zoomed = page.run(detail)
     # What has the URL shows the same, in a page that is loaded anew.
@@ -341,21 +473,25 @@ def test_the_view_is_in_the_url_and_back_returns(page: Page) -> None:
 
 
 def test_the_search_filters_the_list_and_takes_globs(page: Page) -> None:
-    listed = "document.querySelector('.flamegraph h3').innerText"
+    listed = "document.querySelector('.flamegraph > h3').innerText"
     everything = int(page.run(listed).split()[0])
     page.run("document.querySelector('h1').click()")
     page.key("/")
     assert page.run("document.activeElement.type") == "search"
     names = page.run("JSON.parse(document.getElementById('data').textContent).flame.texts")
     numbers = []
-    for text, glob in (("nt!nt*", r"nt!nt.*"), ("Nt*File*", r"(.*!)?nt.*file.*"), ("?[!a]f_not_there", "-")):
+    for text, glob in (
+        ("nt!ki*", r"nt!ki.*"),
+        ("Rtl*Section", r"(.*!)?rtl.*section"),
+        ("?[!a]f_not_there", "-"),
+    ):
         page.run("document.querySelector('input[type=search]').value = ''")
         page.type(text)
         found = wait(page, "document.querySelector('.found').innerText")
         assert int(found.split()[0]) == sum(bool(re.fullmatch(glob, name.lower())) for name in names), text
         numbers.append(page.run(listed))
         shown = page.run(
-            "[...document.querySelectorAll('.flamegraph .row .frames')].map((each) => each.innerText)"
+            "[...document.querySelectorAll('.flamegraph > .list .row .frames')].map((each) => each.innerText)"
         )
         assert all(re.search(glob.strip("(.*!)?"), text.lower()) for text in shown if " … " not in text)
     first, second, none = (int(number.split()[0]) for number in numbers)
@@ -369,9 +505,13 @@ def test_a_telephone_shows_the_stack(page: Page) -> None:
     letter = 12 * 0.61
     assert width > 40 * letter
     heights = page.run(
-        "[...document.querySelectorAll('.row')].map((each) => each.getBoundingClientRect().height)"
+        "[...document.querySelectorAll('.flamegraph > .list .row')]"
+        ".map((each) => each.getBoundingClientRect().height)"
     )
-    tops = page.run("[...document.querySelectorAll('.row')].map((each) => each.getBoundingClientRect().top)")
+    tops = page.run(
+        "[...document.querySelectorAll('.flamegraph > .list .row')]"
+        ".map((each) => each.getBoundingClientRect().top)"
+    )
     assert set(heights) == {46} and all(b - a == 46 for a, b in zip(tops, tops[1:]))
 
 
@@ -379,11 +519,11 @@ def test_the_keyboard_is_enough(page: Page) -> None:
     focused = "document.activeElement.textContent"
     page.run("document.querySelector('.boxes > [tabindex=\"0\"]').focus()")
     assert page.run(focused) == "all"
-    for key, name in (("ArrowDown", "heap"), ("ArrowRight", "std"), ("ArrowLeft", "heap")):
+    for key, name in (("ArrowDown", "kernel"), ("ArrowRight", "user"), ("ArrowLeft", "kernel")):
         page.key(key)
         assert page.run(focused) == name
-    for _ in range(3):
-        page.key("ArrowDown")
+    for key in ("ArrowRight", "ArrowDown", "ArrowDown"):
+        page.key(key)
     page.key("Enter")
     assert (
         page.run(focused) == "KERNEL32!BaseThreadInitThunk" or page.run(focused) == "ntdll!RtlUserThreadStart"
@@ -414,7 +554,7 @@ HOSTILE = (
 def test_hostile_names_stay_text(browser: Browser, tmp_path: pathlib.Path) -> None:
     tree = PrefixTree()
     for name in HOSTILE:
-        tree.add([tree.name(name), tree.name(name, name)], 3)
+        tree.add_stack(name, name, [tree.name(name, name)], 3)
     path = tmp_path / "hostile.html"
     path.write_text(
         "".join(htmlpage.page(HOSTILE[0], {"flame": htmlpage.flame_data(tree, "stacks")})), encoding="utf-8"
@@ -442,9 +582,11 @@ def test_the_document_stays_small(browser: Browser, tmp_path: pathlib.Path) -> N
     """A tree of 60,000 nodes, 200 levels deep, with a level of 20,000 boxes."""
     tree = PrefixTree()
     for number in range(20000):
-        tree.add([tree.name(f"m{number % 50}!f{number}"), tree.name("g")], 1 + number % 7)
+        frames = [tree.name(f"m{number % 50}!f{number}"), tree.name("g")]
+        tree.add_stack("user", f"p{number % 70}", frames, 1 + number % 7)
     for number in range(100):
-        tree.add([tree.name(f"m!deep{level}") for level in range(200)] + [tree.name(f"leaf{number}")], 900)
+        deep = [tree.name(f"m!deep{level}") for level in range(200)]
+        tree.add_stack("user", "deep", [*deep, tree.name(f"leaf{number}")], 900)
     path = tmp_path / "large.html"
     path.write_text(
         "".join(htmlpage.page("Large", {"flame": htmlpage.flame_data(tree, "stacks")})), encoding="utf-8"
@@ -485,13 +627,64 @@ def test_a_baseline_shows_growth_and_shrinkage(
         "[box.textContent, box.className]))"
     )
     assert "grown" in kinds["updater!load_settings"]
-    assert "updater.exe" in kinds
+    choose(opened, "split", "1")
+    assert "updater.exe" in opened.run("document.querySelector('.boxes').innerText")
+    title = opened.run("document.title")
+    assert re.fullmatch(r"image\.dmp: flame graph of its stacks, compared with old\.folded", title)
+    said = opened.run("document.body.innerText")
+    assert f"before is {baseline}" in said and "image.dmp" in said
     opened.click("document.querySelector('input[type=checkbox]')")
     kinds = opened.run(
         "Object.fromEntries([...document.querySelectorAll('.boxes > .box')].map((box) => "
         "[box.textContent, box.className]))"
     )
     assert "shrunk" in kinds["gone!gone"]
+    assert opened.faults == []
+    opened.close()
+
+
+def test_growth_has_a_column_and_a_scale(browser: Browser, tmp_path: pathlib.Path) -> None:
+    """Sorted by growth; +376 % and +83 % do not look alike, and red is code in no file alone."""
+    tree = PrefixTree()
+    weights = {"a": (110, 60), "b": (476, 100), "c": (50, 50), "d": (45, 0), "e": (10, 40), "f": (300, 290)}
+    for name, (now, _) in weights.items():
+        tree.add_stack("heap", "p.exe", [tree.name(f"m!{name}", "m")], now)
+    tree.add_stack("heap", "p.exe", [tree.name("<private>", look=UNBACKED)], 30)
+    before = [(["heap", "p.exe", f"m!{name}"], old) for name, (_, old) in weights.items() if old]
+    tree.compare([*before, (["heap", "p.exe", "<private>"], 10), (["heap", "p.exe", "m!gone"], 20)])
+    path = tmp_path / "growth.html"
+    flame = htmlpage.flame_data(tree, "stacks", ["now.dmp", "old.folded"])
+    path.write_text("".join(htmlpage.page("Growth", {"flame": flame})), encoding="utf-8")
+    opened = browser.open(path)
+    rows = opened.run(
+        "[...document.querySelectorAll('.flamegraph > .list .row')]"
+        ".map((row) => [...row.children].map((each) => each.innerText))"
+    )
+    assert [(row[2], row[3], row[5]) for row in rows] == [
+        ("+376", "+376 %", "m!b"),
+        ("+50", "+83 %", "m!a"),
+        ("+45", "new", "m!d"),
+        ("+20", "+200 %", "<private>"),
+        ("+10", "+3.4 %", "m!f"),
+        ("0", "equal", "m!c"),
+        ("-20", "gone", "m!gone"),
+        ("-30", "\u221275 %", "m!e"),
+    ]
+    heads = opened.run(
+        "[...document.querySelectorAll('.flamegraph > .heads span')].map((each) => each.innerText)"
+    )
+    assert heads == ["Now", "Before", "Change", "Growth", "Kind, process", "Stack"]
+    looks = opened.run(
+        "Object.fromEntries([...document.querySelectorAll('.boxes > .box')].map((box) => "
+        "[box.textContent, [box.className, getComputedStyle(box).backgroundColor]]))"
+    )
+    grounds = {name: ground for name, (_, ground) in looks.items()}
+    assert grounds["m!b"] != grounds["m!a"] != grounds["m!f"] and grounds["m!d"] != grounds["m!b"]
+    assert "rgb(211, 48, 47)" not in grounds.values()
+    assert "unbacked" in looks["<private>"][0]
+    shadow = "getComputedStyle(document.querySelector('.boxes > .unbacked')).boxShadow"
+    assert "rgb(211, 48, 47)" in opened.run(shadow)
+    assert "now is now.dmp, before is old.folded" in opened.run("document.body.innerText")
     assert opened.faults == []
     opened.close()
 
@@ -514,11 +707,9 @@ def test_an_image_is_equal_to_itself(written: Written) -> None:
 
 
 def test_addresses_without_a_name_have_boxes_of_their_own(page: Page) -> None:
-    labels = page.run(
-        "[...document.querySelectorAll('.boxes > .unbacked')].map((box) => box.getAttribute('aria-label'))"
-    )
-    assert any(label.startswith("<private> 0x1d2b00002c4, 1 stack, ") for label in labels)
-    assert any(label.startswith("<no-module> 0xffffab8009991088, ") for label in labels)
+    found = [label for unit in units(page) for label in labels(page, unit, ".unbacked")]
+    assert any(label.startswith("<private> 0x1d2b00002c4, 1 stack, ") for label in found)
+    assert any(label.startswith("<no-module> 0xffffab8009991088, ") for label in found)
 
 
 @pytest.fixture(scope="module")

@@ -109,7 +109,6 @@ class Locks(Command[AddressSpace, Lock]):
 
     def _waiting(self, lock: Lock, key: Dict[str, object], wait: Wait) -> Iterator[Row]:
         """Yields the row of a waiting thread, and below it the rows of its stack, innermost frame first."""
-        assert wait.waiting is not None
         stack, (pid, tid), fold = wait.waiting.stack, wait.key, self.option("fold")
         thread = dict(zip(_THREAD, (pid, wait.waiting.process or None, tid)))
         unsure = status(None if wait.sure else StatusCode.UNSURE)

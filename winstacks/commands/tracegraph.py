@@ -10,6 +10,7 @@ from volatility3.framework import exceptions, interfaces
 
 from ..html import drawing, formats, htmlpage
 from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.text import file_name
 from ..options import FORMATS
 from ..rows import graph
 from ..rows.flat import FlatCommand
@@ -44,10 +45,14 @@ class TraceGraph(FlatCommand):
             tree.compare((formats.comparable(names), weight) for names, weight in self._baseline.stacks)
         limits = (StatusCode.STACKS_CUT if tree.cut else None, StatusCode.SUM_LIMIT if tree.capped else None)
         paths = [file.shown for file in self.image.service(identity).files]
-        title = htmlpage.page_title(TITLE, paths)
+        before = self.config.get("baseline")
+        compared = f", compared with {file_name(before)}" if before else ""
+        title = htmlpage.page_title(TITLE + compared, paths)
+        files = (", ".join(paths), before) if before else ()
         for form in self._formats:
             if form == "html":
-                pieces = htmlpage.page(title, {"flame": htmlpage.flame_data(tree, drawing.WEIGHTS[weight])})
+                drawn = htmlpage.flame_data(tree, drawing.WEIGHTS[weight], files)
+                pieces = htmlpage.page(title, {"flame": drawn})
             elif form == "folded":
                 pieces = formats.folded(tree)
             else:

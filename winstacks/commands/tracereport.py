@@ -4,14 +4,18 @@
 
 from __future__ import annotations
 
+import datetime
+import shlex
+import sys
 from functools import cached_property
-from typing import Iterable, Iterator
+from typing import Iterable, Iterator, List, Tuple
 
 from volatility3.framework import interfaces
 
 from ..findings.registry import Findings
 from ..html import htmlpage
 from ..html.report import Report
+from ..html.waitpart import held_locks, waits_part
 from ..locks.lister import LockLister
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace
@@ -20,8 +24,7 @@ from ..rows.command import Command
 from ..rows.grid import Row
 from ..stacklist.imagefacts import Totals, Warnings, gather, identity
 from ..stacklist.stack import StackRecord
-from ..stacklist.waits import Waits
-from ..waits.userside import UserSides
+from ..stacklist.threadwaits import ThreadWaits
 
 
 class TraceReport(Command[StackRecord, StackRecord]):
@@ -35,11 +38,11 @@ class TraceReport(Command[StackRecord, StackRecord]):
 
     @cached_property
     def _findings(self) -> Findings:
-        return Findings(self.symbolizer, (), self.pids, self.option("scan"))
+        return Findings(self.symbolizer, (), self.pids, self.option("scan"), self._waits.add)
 
     @cached_property
-    def _waits(self) -> Waits:
-        return Waits(self.image, UserSides(self.image, self.symbolizer, self.databases.ntdlls))
+    def _waits(self) -> ThreadWaits:
+        return ThreadWaits(self.symbolizer, self.named, self.pids)
 
     def steps(self) -> Iterator[StackRecord]:
         return self._findings.examine(self._totals)
@@ -52,7 +55,6 @@ class TraceReport(Command[StackRecord, StackRecord]):
 
     def items(self, step: StackRecord) -> Iterable[StackRecord]:
         self._report.add(step)
-        self._waits.add_stack(step)
         return ()
 
     def generate(self) -> Iterator[Row]:
@@ -62,12 +64,13 @@ class TraceReport(Command[StackRecord, StackRecord]):
     def finish(self) -> Iterator[Row]:
         report = self._report
         found = self._findings.found()
-        waiting = self._waits.graph(LockLister(self.image, self.databases), self.pids)
+        held = held_locks(self.image, LockLister(self.image, self.databases), self.pids)
+        waiting = waits_part(self._waits.rows(), self._waits.chains, held)
         facts = gather(self.image, self._totals, self._warnings, self.option("sha256"))
         paths = [file.shown for file in self.image.service(identity).files]
         title = htmlpage.page_title("report on its stacks", paths, facts.computer_name)
         written = graph.write(
-            self.plugin, "tracereport.html", htmlpage.page(title, report.data(facts, found, waiting))
+            self.plugin, "tracereport.html", htmlpage.page(title, report.data(facts, found, waiting, _made()))
         )
         tree = report.drawn.tree
         limits = (
@@ -80,3 +83,12 @@ class TraceReport(Command[StackRecord, StackRecord]):
     def run(self) -> interfaces.renderers.TreeGrid:
         requested.check_tables(self.plugin)
         return graph.tree(self.plugin, self.generate())
+
+
+def _made() -> List[Tuple[str, str]]:
+    """Returns what the head of the page says about the report itself."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return [
+        ("Command line", " ".join(map(shlex.quote, sys.argv))),
+        ("Report made", f"{now:%Y-%m-%d %H:%M:%S} UTC"),
+    ]

@@ -37,7 +37,7 @@ from ..names.symbolizer import Symbolizer
 from ..options import CHECKS, SEVERITIES
 from ..stacklist.imagefacts import Totals
 from ..stacklist.stack import StackFilter, StackRecord
-from ..stacklist.traces import StackCollector
+from ..stacklist.traces import StackCollector, ThreadWatch, unwatched
 from .facts import CheckFacts, list_in_words
 from .finding import Check, Finding, OfStack, doubts_of
 from .loststacks import LostProcessStacks
@@ -190,6 +190,7 @@ class Findings:
         checks: names of CHECKS; all when empty
         pids: PIDs to check, 0 for the kernel; all when empty
         scan: whether a pool scan adds threads; processes are added by `ProcessList.scan`
+        watch: called for each thread whose stacks the checks need, after these were yielded
     """
 
     def __init__(
@@ -198,9 +199,10 @@ class Findings:
         checks: Collection[str] = (),
         pids: Tuple[int, ...] = (),
         scan: bool = False,
+        watch: ThreadWatch = unwatched,
     ) -> None:
         self._facts = CheckFacts(symbolizer, pids, scan)
-        self._traces = StackCollector(symbolizer)
+        self._traces = StackCollector(symbolizer, watch=watch)
         self._gathered = [_Gathering(check_named(check)) for check in CHECKS if not checks or check in checks]
         self._kernel = bool(symbolizer.image.table_name)
         self._running = [item for item in self._gathered if not _impossible(item.check, symbolizer.image)]

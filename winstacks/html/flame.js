@@ -1,315 +1,43 @@
 // This file is licensed under the Volatility Software License 1.0,
 // available at https://www.volatilityfoundation.org/license/vsl-v1.0
-// Flame graphs, and the elements that all parts of a page use, such as lists that draw only the rows in view.
+// A flame graph, with its controls and its lists of stacks.
 "use strict";
 
 const LINE = 19;
 const MOST_BOXES = 1000;
-const MOST_ROWS = 60;
-const MOST_SORTED = 20000;
-const GUESSED = 8;
-const LOOKS = ["code", "unbacked", "unloaded", "level", "rest", "unreadable"];
+/** The most programs that the legend names; it says how many more there are. */
+const MOST_PROGRAMS = 24;
 const LEGEND = [
   ["code", "code of a module: one color for each"],
   ["unbacked", "code in no image and no mapped file"],
   ["unloaded", "code of a module that was unloaded"],
+  ["code holds", "leads to code in no file"],
   ["code guessed", "a guess, or found through a guess"],
   ["unreadable", "the address cannot be read"],
   ["rest", "several boxes, or stacks that were cut"],
 ];
-
-/** The unit of each kind of stacks. Numbers of different units are never added. @type {Record<string, string>} */
-const UNITS = {
-  kernel: "stack", user: "stack", wow64: "stack", std: "trace", heaplog: "trace", heap: "block", lock: "lock",
-  handle: "event", object: "event",
+/** What the weights of a unit count. @type {Record<string, string>} */
+const COUNTED = {
+  stack: "stacks of threads", trace: "recorded traces", block: "heap blocks", lock: "locks",
+  event: "events of handles and objects", byte: "bytes of heap blocks", thread: "threads",
 };
 
-/**
- * @typedef {object} FlameData stacks; stacks with the same beginning follow each other
- * @property {string} unit what the weights count
- * @property {string[]} notes
- * @property {string[]} texts distinct names
- * @property {number[]} looks of the names
- * @property {number[]} of number of the module of each name
- * @property {string[]} modules
- * @property {boolean} compared whether there is a baseline
- * @property {number[]} stacks for each stack: number of names that it shares with the stack before, number of further
- *   names, these names, outermost first, its weight, and, if there is a baseline, its weight in the baseline
- */
+/** @typedef {{node: number, level: number, left: number, weight: number, more: number, red: number}} Box */
 
-/**
- * Makes an element with a class and children; texts stay texts.
- * @template {keyof HTMLElementTagNameMap} T
- * @param {T} tag
- * @param {string} [name]
- * @param {...(Node | string)} children
- * @returns {HTMLElementTagNameMap[T]}
- */
-function make(tag, name = "", ...children) {
-  const made = document.createElement(tag);
-  if (name) made.className = name;
-  made.append(...children);
-  return made;
-}
-
-/**
- * @param {string} text
- * @param {() => void} press
- */
-function button(text, press) {
-  const made = make("button", "", text);
-  made.type = "button";
-  made.addEventListener("click", press);
-  return made;
-}
-
-/**
- * A field with its label.
- * @param {string} label
- * @param {(text: string) => void} changed called when the text has changed
- */
-function field(label, changed) {
-  const input = make("input");
-  input.type = "search";
-  input.spellcheck = false;
-  let timer = 0;
-  input.addEventListener("input", () => {
-    clearTimeout(timer);
-    timer = setTimeout(() => changed(input.value), 120);
-  });
-  return { input, label: make("label", "", label, " ", input) };
-}
-
-/** @param {number} part @param {number} whole */
-function share(part, whole) {
-  return whole ? `${((100 * part) / whole).toFixed(part && part / whole < 0.001 ? 3 : 1)} %` : "0 %";
-}
-
-/** @param {number} value */
-function count(value) {
-  return value.toLocaleString("en");
-}
-
-/** @param {number} value @param {string} thing in singular */
-function some(value, thing) {
-  return `${count(value)} ${thing}${value === 1 ? "" : "s"}`;
-}
-
-/** A list of rows of one height. Only the rows in view are elements of the page. */
-class List {
-  /** Number of lists so far: it makes the IDs of their elements unique. */
-  static made = 0;
-
-  /**
-   * @param {string} label text for screen readers
-   * @param {(row: number) => (Node | string)[]} cells
-   * @param {(row: number) => void} [chosen]
-   */
-  constructor(label, cells, chosen) {
-    this.cells = cells;
-    this.chosen = chosen;
-    this.length = 0;
-    this.current = 0;
-    this.inner = make("div", "rows");
-    this.inner.setAttribute("role", "none");
-    this.element = make("div", "list", this.inner);
-    this.element.id = `list-${List.made++}`;
-    this.element.tabIndex = 0;
-    this.element.setAttribute("role", "listbox");
-    this.element.setAttribute("aria-label", label);
-    this.element.addEventListener("scroll", () => this.draw());
-    this.element.addEventListener("keydown", (event) => this.key(event));
-    new ResizeObserver(() => this.draw()).observe(this.element);
-    window.addEventListener("beforeprint", () => this.size(MOST_ROWS));
-    window.addEventListener("afterprint", () => this.size(12));
-  }
-
-  /** @param {number} length */
-  show(length) {
-    this.length = length;
-    this.current = 0;
-    this.element.scrollTop = 0;
-    this.inner.style.height = `${length * rowHeight()}px`;
-    this.size(12);
-  }
-
-  /** @param {number} most rows in view */
-  size(most) {
-    this.element.style.height = `${Math.min(Math.max(this.length, 1), most) * rowHeight() + 4}px`;
-    this.draw();
-  }
-
-  draw() {
-    const first = Math.max(Math.floor(this.element.scrollTop / rowHeight()) - 2, 0);
-    const last = Math.min(first + Math.ceil(this.element.clientHeight / rowHeight()) + 4, this.length, first + MOST_ROWS);
-    const rows = [];
-    for (let row = first; row < last; row++) {
-      const made = make("div", row === this.current ? "row current" : "row");
-      made.setAttribute("role", "option");
-      made.setAttribute("aria-selected", String(row === this.current));
-      made.setAttribute("aria-posinset", String(row + 1));
-      made.setAttribute("aria-setsize", String(this.length));
-      made.id = `${this.element.id}-${row}`;
-      made.style.top = `${row * rowHeight()}px`;
-      made.append(...this.cells(row));
-      made.addEventListener("click", () => this.choose(row));
-      rows.push(made);
-    }
-    this.inner.replaceChildren(...rows);
-    this.element.setAttribute("aria-activedescendant", `${this.element.id}-${this.current}`);
-  }
-
-  /** @param {number} row */
-  choose(row) {
-    if (row < 0 || row >= this.length) return;
-    this.current = row;
-    const top = row * rowHeight();
-    const view = this.element;
-    if (top < view.scrollTop) view.scrollTop = top;
-    if (top + rowHeight() > view.scrollTop + view.clientHeight) view.scrollTop = top + rowHeight() - view.clientHeight;
-    this.draw();
-    if (this.chosen) this.chosen(row);
-  }
-
-  /** @param {KeyboardEvent} event */
-  key(event) {
-    const page = Math.max(Math.floor(this.element.clientHeight / rowHeight()) - 1, 1);
-    /** @type {Record<string, number>} */
-    const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -this.length, End: this.length };
-    const step = steps[event.key];
-    if (step === undefined && event.key !== "Enter") return;
-    event.preventDefault();
-    this.choose(Math.min(Math.max(this.current + (step || 0), 0), this.length - 1));
-  }
-}
-
-/** The sums of a prefix tree. Nodes are numbers in preorder, so the nodes of a subtree follow each other. */
-class Tree {
-  /** @param {FlameData} data */
-  constructor(data) {
-    const coded = data.stacks;
-    let size = 1;
-    for (let at = 0; at < coded.length; at += (coded[at + 1] || 0) + (data.compared ? 4 : 3)) size += coded[at + 1] || 0;
-    this.data = data;
-    this.size = size;
-    this.names = new Int32Array(size).fill(-1);
-    this.depths = new Int32Array(size);
-    this.parent = new Int32Array(size).fill(-1);
-    this.end = new Int32Array(size).fill(size, 0, 1);
-    this.now = new Float64Array(size);
-    this.before = data.compared ? new Float64Array(size) : null;
-    this.totals = this.now;
-    /** @type {Map<number, number[]>} */
-    this.sorted = new Map();
-    const path = [0];
-    let made = 1;
-    for (let at = 0; at < coded.length; ) {
-      path.length = (coded[at++] || 0) + 1;
-      for (let left = coded[at++] || 0; left; left--) {
-        this.names[made] = coded[at++] ?? -1;
-        this.depths[made] = path.length;
-        this.parent[made] = path[path.length - 1] || 0;
-        path.push(made++);
-      }
-      const node = path[path.length - 1] || 0;
-      this.now[node] = coded[at++] || 0;
-      if (this.before) this.before[node] = coded[at++] || 0;
-    }
-    for (let node = size - 1; node > 0; node--) {
-      this.end[node] = Math.max(this.at(this.end, node), node + 1);
-      const parent = this.at(this.parent, node);
-      this.end[parent] = Math.max(this.at(this.end, parent), this.at(this.end, node));
-      this.now[parent] = this.at(this.now, parent) + this.at(this.now, node);
-      if (this.before) this.before[parent] = this.at(this.before, parent) + this.at(this.before, node);
-    }
-  }
-
-  /** Selects the weights of the baseline, or the present ones. @param {boolean} baseline */
-  weigh(baseline) {
-    this.totals = (baseline && this.before) || this.now;
-    this.sorted.clear();
-  }
-
-  /** @param {Float64Array | Int32Array} array @param {number} node */
-  at(array, node) {
-    return array[node] || 0;
-  }
-
-  /** @param {number} node */
-  total(node) {
-    return this.at(this.totals, node);
-  }
-
-  /** @param {number} node the weight of the stacks that end at a node */
-  own(node) {
-    let sum = this.total(node);
-    for (const child of this.children(node)) sum -= this.total(child);
-    return sum;
-  }
-
-  /** @param {number} node @returns {number[]} the heaviest first */
-  children(node) {
-    const known = this.sorted.get(node);
-    if (known) return known;
-    const found = [];
-    for (let child = node + 1; child < this.at(this.end, node); child = this.at(this.end, child)) {
-      if (this.total(child)) found.push(child);
-    }
-    found.sort((a, b) => this.total(b) - this.total(a));
-    if (this.sorted.size > MOST_SORTED) this.sorted.clear();
-    this.sorted.set(node, found);
-    return found;
-  }
-
-  /** @param {number} node */
-  depth(node) {
-    return this.at(this.depths, node);
-  }
-
-  /** @param {number} node */
-  text(node) {
-    return node ? (this.data.texts[this.at(this.names, node)] ?? "") : "all";
-  }
-
-  /** @param {number} node */
-  path(node) {
-    const found = [];
-    for (let each = node; each > 0; each = this.at(this.parent, each)) found.push(each);
-    return found;
-  }
-
-  /** Returns the box of the kind of stacks to which a box belongs, 0 for the whole. @param {number} node */
-  kind(node) {
-    let found = node;
-    while (this.depth(found) > 1) found = this.at(this.parent, found);
-    return found;
-  }
-
-  /** @param {number} node the depth of the deepest node below a node */
-  deepest(node) {
-    let depth = this.depth(node);
-    for (let each = node; each < this.at(this.end, node); each++) depth = Math.max(depth, this.depth(each));
-    return depth;
-  }
-}
-
-/**
- * The hue of a module, the same on every page (FNV-1a). Red is reserved for unbacked code.
- * @param {string} text
- */
-function hue(text) {
-  let sum = 0x811c9dc5;
-  for (const letter of text.toLowerCase()) sum = Math.imul(sum ^ letter.charCodeAt(0), 0x01000193) >>> 0;
-  return 40 + (((sum ^ (sum >>> 11)) >>> 0) % 270);
-}
-
-/** A flame graph with its controls and the list of the stacks below a box. */
+/** A flame graph with its controls, the stacks with code in no file, and the list of the stacks below a box. */
 class Flame {
   /** @param {FlameData} data */
   constructor(data) {
-    this.tree = new Tree(data);
+    this.stacks = new Stacks(data);
     this.data = data;
+    this.units = [...this.stacks.weights()].sort((a, b) => b[1] - a[1]);
+    /** @type {Choice} */
+    this.choice = { unit: this.first(), process: -1, split: false };
+    this.tree = this.stacks.tree(this.choice);
+    this.widths = false;
     this.hues = data.modules.map(hue);
+    /** The program of each node, if the colors are those of programs. @type {(string | undefined)[] | null} */
+    this.programs = null;
     this.root = 0;
     this.focus = 0;
     this.flipped = false;
@@ -324,7 +52,10 @@ class Flame {
     this.found = make("output", "found");
     this.inner = make("div", "boxes");
     this.inner.setAttribute("role", "none");
-    this.view = make("div", "flame", this.inner);
+    this.view = printed(make("div", "flame", this.inner), () => {
+      this.draw();
+      return () => this.draw();
+    });
     this.view.tabIndex = -1;
     this.view.setAttribute("role", "tree");
     this.view.setAttribute("aria-label", "Flame graph: arrow keys move, Enter zooms, Escape goes back");
@@ -332,11 +63,14 @@ class Flame {
     this.stack.tabIndex = 0;
     this.list = new List("Stacks below the chosen box", (row) => this.row(row), (row) => this.tell(row));
     this.listed = make("h3", "");
+    this.heads = make("div", "heads");
+    this.colors = make("ul", "legend");
     this.search = field("Search", (text) => {
       this.find(text);
       VIEW.set("find", text.trim(), false);
     });
     this.search.input.placeholder = "text or glob: nt!Nt*";
+    const controls = this.controls();
     VIEW.parts.set("find", (text) => {
       this.search.input.value = text;
       this.find(text);
@@ -348,8 +82,9 @@ class Flame {
       const node = Number(box);
       this.zoom(Number.isInteger(node) && node > 0 && node < this.tree.size ? node : 0);
     });
-    this.element = make("div", "flamegraph", this.controls(), this.legend(), this.view, this.detail,
-      this.listed, this.list.element, this.stack);
+    this.element = make("div", "flamegraph", this.reds(), controls, this.legend(), this.view, this.detail,
+      this.listed, this.heads, this.list.element, this.stack);
+    if (this.tree.before) this.heads.append(...["Now", "Before", "Change", "Growth"].map((each) => make("span", "number", each)), make("span", "where", "Kind, process"), make("span", "frames", "Stack"));
     this.view.addEventListener("keydown", (event) => this.key(event));
     this.view.addEventListener("scroll", () => this.draw());
     this.view.addEventListener("click", (event) => this.press(event));
@@ -357,31 +92,53 @@ class Flame {
     new ResizeObserver(() => this.draw()).observe(this.view);
   }
 
+  /** Returns the unit that is shown first: stacks of threads, else the one with the largest sum. */
+  first() {
+    return this.units.some(([unit]) => unit === "stack") ? "stack" : (this.units[0]?.[0] ?? "stack");
+  }
+
+  /** Draws another choice of stacks. @param {Partial<Choice>} change */
+  choose(change) {
+    this.choice = { ...this.choice, ...change };
+    this.tree = this.stacks.tree(this.choice);
+    this.tree.weigh(this.widths);
+    if (this.programs) this.programs = this.tree.programs();
+    this.root = this.focus = 0;
+    if (this.search.input.value) this.find(this.search.input.value);
+    this.name();
+    this.zoom(0);
+  }
+
   controls() {
     const bar = make("div", "bar", this.search.label);
     bar.append(button("Flip", () => this.flip()), button("Zoom out", () => this.zoom(this.above(this.root))),
       button("All", () => this.zoom(0)));
-    const jump = make("select");
-    const option = (/** @type {number} */ node) => {
-      const made = make("option", "", "\u00a0".repeat(2 * this.tree.depth(node)) + this.tree.text(node));
-      made.value = String(node);
-      return made;
-    };
-    jump.append(option(0));
-    for (const kind of this.tree.children(0)) {
-      jump.append(option(kind), ...this.tree.children(kind).slice(0, 30).map(option));
-      if (jump.length > 150) break;
-    }
-    jump.addEventListener("change", () => this.zoom(Number(jump.value)));
-    bar.append(make("label", "", "Show ", jump));
+    const start = this.first();
+    const units = [...this.units].sort((a, b) => Number(b[0] === start) - Number(a[0] === start));
+    /** @type {[string, string][]} */
+    const weights = units.map(([unit, sum]) => [unit, `${COUNTED[unit] ?? unit} (${count(sum)})`]);
+    bar.append(choice("Width", "unit", weights, (unit) => this.choose({ unit })));
+    const names = [...new Set(Array.from({ length: this.stacks.size }, (_, stack) => this.stacks.name(stack, 1)))];
+    const processes = names.map((name) => /** @type {[string, string]} */ ([String(name), this.stacks.text(name)]));
+    processes.sort((a, b) => a[1].localeCompare(b[1], "en", { numeric: true }));
+    bar.append(choice("Process", "process", [["-1", `all ${count(processes.length)}`], ...processes],
+      (process) => this.choose({ process: Number(process) })));
+    bar.append(choice("Boxes", "split", [["", "of all processes together"], ["1", "of each process"]],
+      (split) => this.choose({ split: Boolean(split) })));
     if (this.tree.before) {
       const box = make("input");
       box.type = "checkbox";
       box.addEventListener("change", () => {
-        this.tree.weigh(box.checked);
-        this.zoom(0);
+        this.widths = box.checked;
+        this.choose({});
       });
       bar.append(make("label", "", box, " widths of the baseline"));
+    } else {
+      bar.append(choice("Colors", "color", [["", "of modules"], ["process", "of programs"]], (color) => {
+        this.programs = color ? this.tree.programs() : null;
+        this.name();
+        this.draw();
+      }));
     }
     bar.append(this.found);
     return bar;
@@ -390,12 +147,90 @@ class Flame {
   legend() {
     const made = make("ul", "legend");
     const entries = this.tree.before
-      ? [["grown", "more than in the baseline"], ["shrunk", "less"], ["same", "equal"], ["rest", "several boxes"]]
+      ? [...GROWTH.map(([, look, text]) => [look, text]), ["same", "equal"], ["code holds", "leads to code in no file"], ["same unbacked", "code in no file"], ["rest", "several boxes"]]
       : LEGEND;
     for (const [look, text] of entries) {
       made.append(make("li", "", make("span", `key box ${look}`), ` ${text}`));
     }
-    return make("div", "", ...this.data.notes.map((note) => make("p", "note", note)), made);
+    return make("div", "", ...this.data.notes.map((note) => make("p", "note", note)), made, this.colors);
+  }
+
+  /** Names the colors of programs, those with the largest sums first; and says how many more there are. */
+  name() {
+    this.colors.replaceChildren();
+    if (!this.programs) return;
+    /** @type {Map<string, number>} */
+    const sums = new Map();
+    for (const stack of this.tree.chosen) {
+      const program = programOf(this.stacks.text(this.stacks.name(stack, 1)));
+      sums.set(program, (sums.get(program) ?? 0) + (this.stacks.now[stack] ?? 0));
+    }
+    const sorted = [...sums].sort((a, b) => b[1] - a[1]);
+    for (const [program, sum] of sorted.slice(0, MOST_PROGRAMS)) {
+      const key = make("span", "key box code");
+      key.style.setProperty("--h", String(hue(program)));
+      this.colors.append(make("li", "", key, ` ${program}: ${some(sum, this.choice.unit)}`));
+    }
+    const more = sorted.length - MOST_PROGRAMS;
+    if (more > 0) this.colors.append(make("li", "", `${some(more, "more program")} with fewer`));
+    this.colors.append(make("li", "", make("span", "key box several"), " several programs"));
+  }
+
+  /** The list of all stacks with code in no file, whatever the graph shows. */
+  reds() {
+    /** @type {Map<string, number[]>} equal stacks of all processes */
+    const equal = new Map();
+    for (let stack = 0; stack < this.stacks.size; stack++) {
+      if (!this.stacks.now[stack] || this.stacks.red(stack) < 0) continue;
+      const key = this.stacks.names.slice((this.stacks.starts[stack] ?? 0) + 2, this.stacks.starts[stack + 1]).join() + `;${this.stacks.name(stack, 0)}`;
+      const known = equal.get(key);
+      if (known) known.push(stack);
+      else equal.set(key, [stack]);
+    }
+    const order = Object.keys(COUNTED);
+    const rows = [...equal.values()].sort((a, b) => order.indexOf(this.stacks.unit(a[0] ?? 0)) - order.indexOf(this.stacks.unit(b[0] ?? 0)) || a.length - b.length);
+    if (!rows.length) return make("p", "note", "No stack has code in no file.");
+    const sum = (/** @type {number[]} */ stacks) => stacks.reduce((all, stack) => all + (this.stacks.now[stack] ?? 0), 0);
+    const list = new List("Stacks with code in no file", (row) => {
+      const stacks = rows[row] ?? [];
+      const stack = stacks[0] ?? 0;
+      const frames = [];
+      for (let place = this.stacks.length(stack) - 1; place > 1; place--) frames.push(this.stacks.text(this.stacks.name(stack, place)));
+      return [
+        make("span", "number", some(sum(stacks), this.stacks.unit(stack))),
+        make("span", "where", `${this.stacks.text(this.stacks.name(stack, 0))}, ${this.owners(stacks)}`),
+        make("span", "where red lesser", this.stacks.text(this.stacks.name(stack, this.stacks.red(stack)))),
+        make("span", "frames", PRINT.active ? frames.join(" ← ") : shortened(frames)),
+      ];
+    }, (row) => {
+      const stack = rows[row]?.[0] ?? 0;
+      this.go(stack, this.stacks.red(stack));
+    });
+    list.show(rows.length);
+    const processes = new Set(rows.flat().map((stack) => this.stacks.name(stack, 1))).size;
+    const title = make("h3", "", `Stacks with code in no file: ${some(rows.length, "different stack")} in ${count(processes)} ${processes === 1 ? "process" : "processes"}`);
+    return make("div", "reds", title, list.element);
+  }
+
+  /** Returns whose stacks are: the process, or the number of processes. @param {number[]} stacks */
+  owners(stacks) {
+    const found = this.tree.processes(stacks);
+    return found.length === 1 ? (found[0] ?? "") : `${count(found.length)} processes`;
+  }
+
+  /** Zooms to a frame of a stack, in the graph of its weight. @param {number} stack @param {number} place */
+  go(stack, place) {
+    const unit = this.stacks.unit(stack);
+    if (unit !== this.choice.unit || this.choice.process >= 0) {
+      this.choose({ unit, process: -1 });
+      VIEW.set("process", "", false);
+      VIEW.set("unit", unit === this.first() ? "" : unit, false);
+      for (const [key, value] of [["unit", unit], ["process", "-1"]]) {
+        const made = this.element.querySelector(`select[name=${key}]`);
+        if (made instanceof HTMLSelectElement) made.value = value ?? "";
+      }
+    }
+    this.zoom(this.tree.node(stack, place));
   }
 
   /** @param {number} node */
@@ -431,17 +266,17 @@ class Flame {
   boxes(first, last, least) {
     const tree = this.tree;
     const whole = tree.total(this.root);
-    /** @type {{node: number, level: number, left: number, weight: number, more: number}[]} */
+    /** @type {Box[]} */
     const made = [];
     for (const node of tree.path(this.root).slice(1)) {
       const level = tree.depth(node);
-      if (level >= first && level <= last) made.push({ node, level, left: 0, weight: whole, more: 0 });
+      if (level >= first && level <= last) made.push({ node, level, left: 0, weight: whole, more: 0, red: 0 });
     }
-    if (this.root && !first) made.push({ node: 0, level: 0, left: 0, weight: whole, more: 0 });
+    if (this.root && !first) made.push({ node: 0, level: 0, left: 0, weight: whole, more: 0, red: 0 });
     const waiting = [{ node: this.root, left: 0 }];
     for (let next = waiting.pop(); next; next = waiting.pop()) {
       const level = tree.depth(next.node);
-      if (level >= first) made.push({ node: next.node, level, left: next.left, weight: tree.total(next.node), more: 0 });
+      if (level >= first) made.push({ node: next.node, level, left: next.left, weight: tree.total(next.node), more: 0, red: 0 });
       if (level >= last || made.length > MOST_BOXES) continue;
       const children = tree.children(next.node);
       let left = next.left;
@@ -455,8 +290,12 @@ class Flame {
       const more = children.length - drawn;
       if (more && level + 1 >= first) {
         let weight = 0;
-        for (const node of children.slice(drawn)) weight += tree.total(node);
-        made.push({ node: next.node, level: level + 1, left, weight, more });
+        let red = 0;
+        for (const node of children.slice(drawn)) {
+          weight += tree.total(node);
+          red += tree.at(tree.red, node);
+        }
+        made.push({ node: next.node, level: level + 1, left, weight, more, red });
       }
     }
     return made;
@@ -469,6 +308,7 @@ class Flame {
     let first = Math.max(Math.floor(top / LINE) - 1, 0);
     let last = Math.min(Math.ceil((top + height) / LINE) + 1, levels);
     if (this.flipped) [first, last] = [Math.max(levels - last - 1, 0), levels - first];
+    if (PRINT.active) [first, last] = [0, levels];
     const whole = this.tree.total(this.root);
     let least = 2 / Math.max(this.inner.clientWidth, 100);
     let boxes = this.boxes(first, last, least);
@@ -489,24 +329,27 @@ class Flame {
     return box instanceof HTMLElement ? box : null;
   }
 
-  /** @param {{node: number, level: number, left: number, weight: number, more: number}} box @param {number} whole */
-  box({ node, level, left, weight, more }, whole) {
+  /** @param {Box} box @param {number} whole */
+  box({ node, level, left, weight, more, red }, whole) {
     const tree = this.tree;
-    const text = more ? `… ${more}` : tree.text(node);
+    const text = more ? `${red ? `${count(red)} red, ` : ""}… ${more}` : tree.text(node);
     const name = this.tree.names[node] ?? -1;
-    const look = more ? "rest" : node ? this.look(node, name) : "level";
+    const look = more ? `rest${red ? " red" : ""}` : node ? this.look(node, name) : "level";
     const fits = weight * this.inner.clientWidth >= 22 * whole;
     const made = make("div", `box ${look}`, fits ? text : "");
     made.style.left = `${whole ? (100 * left) / whole : 0}%`;
     made.style.width = `${whole ? (100 * weight) / whole : 100}%`;
     made.style.top = `${(this.flipped ? this.deepest - level : level) * LINE}px`;
-    made.style.setProperty("--h", String(this.hues[this.data.of[name] ?? 0] ?? 0));
+    const program = this.programs && !more ? this.programs[node] : undefined;
+    if (program === "" && look.startsWith("code")) made.classList.add("several");
+    made.style.setProperty("--h", String(program ? hue(program) : this.hues[this.data.of[name] ?? 0] ?? 0));
+    if (!more && !this.tree.isRed(node) && tree.at(tree.red, node)) made.classList.add("holds");
     if (this.matched) made.classList.add(!more && this.matched.has(name) ? "match" : "dim");
     if (level < tree.depth(this.root)) made.classList.add("above");
     made.tabIndex = node === this.focus && !more ? 0 : -1;
     made.setAttribute("role", "treeitem");
     made.setAttribute("aria-level", String(level + 1));
-    made.setAttribute("aria-label", `${more ? `${more} more` : text}, ${this.figure(node, weight)}`);
+    made.setAttribute("aria-label", `${more ? `${more} more${red ? `, ${count(red)} with code in no file` : ""}` : text}, ${this.figure(node, weight)}`);
     made.dataset["node"] = String(node);
     made.dataset["level"] = String(level);
     made.dataset["weight"] = String(weight);
@@ -518,47 +361,39 @@ class Flame {
   look(node, name) {
     const tree = this.tree;
     if (tree.before) {
-      const change = tree.at(tree.now, node) - tree.at(tree.before, node);
-      return change > 0 ? "grown" : change < 0 ? "shrunk" : "same";
+      return `${growthOf(tree.at(tree.now, node), tree.at(tree.before, node))}${tree.isRed(node) ? " unbacked" : ""}`;
     }
     const look = this.data.looks[name] ?? 0;
     return `${LOOKS[look % GUESSED]}${look >= GUESSED ? " guessed" : ""}`;
   }
 
-  /** Returns the unit of the weights of a kind of stacks, in singular. @param {number} kind */
-  unit(kind) {
-    if (this.data.unit !== "stacks") return this.data.unit.replace(/s$/, "");
-    return UNITS[this.tree.text(kind)] ?? "stack";
-  }
-
-  /** Returns the weights by unit, each with its share of all weights of the unit. @param {(kind: number) => number} weight of a kind */
-  sums(weight) {
-    /** @type {Map<string, [number, number]>} */
-    const found = new Map();
-    for (const kind of this.tree.children(0)) {
-      const [part, whole] = found.get(this.unit(kind)) ?? [0, 0];
-      found.set(this.unit(kind), [part + weight(kind), whole + this.tree.total(kind)]);
-    }
-    return [...found].filter(([, [part]]) => part).map(([unit, [part, whole]]) =>
-      part === whole ? some(part, unit) : `${some(part, unit)} (${share(part, whole)})`).join(", ");
+  /** Returns weights by unit in words, each with its share of all weights of the unit. @param {Map<string, number>} weights */
+  sums(weights) {
+    const wholes = new Map(this.units);
+    return [...weights].filter(([, part]) => part).map(([unit, part]) => {
+      const whole = wholes.get(unit) ?? part;
+      return part === whole ? some(part, unit) : `${some(part, unit)} (${share(part, whole)})`;
+    }).join(", ");
   }
 
   /** Returns a weight in words: with its unit, and its share of its kind of stacks. @param {number} node @param {number} weight */
   figure(node, weight) {
     const kind = this.tree.kind(node);
-    if (!kind) return weight === this.tree.total(0) ? this.sums((each) => this.tree.total(each)) : "of several kinds";
+    if (!kind) return some(weight, this.choice.unit);
     const all = `${share(weight, this.tree.total(kind))} of ${this.tree.text(kind)}`;
     const part = this.tree.depth(this.root) > 1 ? `, ${share(weight, this.tree.total(this.root))} of the part shown` : "";
-    return `${some(weight, this.unit(kind))}, ${all}${part}`;
+    return `${some(weight, this.choice.unit)}, ${all}${part}`;
   }
 
   /** @param {number} node */
   show(node) {
     const tree = this.tree;
-    let text = `${tree.text(node)}: ${this.figure(node, tree.total(node))}`;
+    let text = `${tree.text(node)}: ${this.figure(node, tree.total(node))}, in ${this.owners(tree.through(node))}`;
+    const red = tree.at(tree.red, node);
+    if (red && !tree.before) text += `; ${count(red)} with code in no file`;
     if (tree.before) {
       const change = tree.at(tree.now, node) - tree.at(tree.before, node);
-      text += `, ${change > 0 ? "+" : ""}${count(change)} against the baseline`;
+      text += `, ${change > 0 ? "+" : ""}${count(change)} (${growth(tree.at(tree.now, node), tree.at(tree.before, node))}) against the baseline`;
     }
     this.detail.textContent = text;
   }
@@ -638,16 +473,13 @@ class Flame {
         this.touched++;
         if (fits(texts[name] ?? "")) matched.add(name);
       }
-      /** @type {Map<number, number>} */
-      const weights = new Map();
-      for (let node = 1, kind = 0; node < this.tree.size; ) {
-        if (this.tree.depth(node) === 1) kind = node;
-        const hit = matched.has(this.tree.names[node]);
-        if (hit) weights.set(kind, (weights.get(kind) ?? 0) + this.tree.total(node));
-        node = hit ? this.tree.at(this.tree.end, node) : node + 1;
-      }
+      const { names, starts } = this.stacks;
+      const weights = this.stacks.weights((stack) => {
+        for (let at = starts[stack] ?? 0; at < (starts[stack + 1] ?? 0); at++) if (matched.has(names[at])) return true;
+        return false;
+      });
       this.matched = matched;
-      const sums = this.sums((kind) => weights.get(kind) ?? 0);
+      const sums = this.sums(weights);
       this.found.textContent = [some(matched.size, "name"), sums].filter(Boolean).join(", ");
     }
     this.found.dataset["touched"] = String(this.touched);
@@ -655,31 +487,42 @@ class Flame {
     this.below(this.root);
   }
 
-  /** Returns whether a stack has a frame that the search has found. @param {number} end its last node */
+  /** Returns whether a stack has a name that the search has found. @param {number} end its last node */
   fits(end) {
-    return !this.matched || this.tree.path(end).some((node) => this.matched?.has(this.tree.at(this.tree.names, node)));
+    const { matched, tree } = this;
+    if (!matched || tree.path(end).some((node) => matched.has(tree.at(tree.names, node)))) return true;
+    return this.endingAt(end).some((stack) => matched.has(this.stacks.name(stack, 1)));
   }
 
-  /** Lists the stacks that pass through a node and match the search. @param {number} node */
+  /** Returns the stacks that end at a node. @param {number} node */
+  endingAt(node) {
+    const all = this.tree.through(node);
+    const first = node ? this.tree.at(this.tree.first, node) : 0;
+    return all.filter((_, place) => this.tree.ends[first + place] === node);
+  }
+
+  /** Lists the stacks that pass through a node and match the search; with a baseline those that have grown most first. @param {number} node */
   below(node) {
     const tree = this.tree;
-    const own = new Float64Array(tree.at(tree.end, node) - node);
-    for (let each = node; each < tree.at(tree.end, node); each++) {
-      own[each - node] = (own[each - node] || 0) + tree.total(each);
-      const parent = tree.at(tree.parent, each);
-      if (each > node) own[parent - node] = (own[parent - node] || 0) - tree.total(each);
-    }
     this.ends = [];
     let all = 0;
-    own.forEach((weight, place) => {
-      if (weight <= 0) return;
+    /** @type {Map<number, number>} */
+    const order = new Map();
+    const first = node ? tree.at(tree.first, node) : 0;
+    const ends = new Set(tree.through(node).map((_, place) => tree.ends[first + place] ?? 0));
+    for (const end of ends) {
+      const [now, before] = [tree.own(end, tree.now), tree.before ? tree.own(end, tree.before) : 0];
+      if (tree.before ? now + before <= 0 : now <= 0) continue;
       all++;
-      if (this.fits(node + place)) this.ends.push(node + place);
-    });
-    this.ends.sort((a, b) => (own[b - node] || 0) - (own[a - node] || 0));
+      if (!this.fits(end)) continue;
+      this.ends.push(end);
+      order.set(end, tree.before ? now - before : now);
+    }
+    this.ends.sort((a, b) => (order.get(b) ?? 0) - (order.get(a) ?? 0));
     const shown = node ? ` below ${tree.text(node)}` : "";
     const part = this.matched ? `${count(this.ends.length)} of ` : "";
-    this.listed.textContent = `${part}${some(all, "different stack")}${shown}${part ? " that match the search" : ""}`;
+    const sorted = tree.before ? ", the most growth first" : "";
+    this.listed.textContent = `${part}${some(all, "different stack")}${shown}${part ? " that match the search" : ""}${sorted}`;
     this.list.show(this.ends.length);
     this.stack.textContent = "";
     if (this.ends.length) this.tell(0);
@@ -687,22 +530,39 @@ class Flame {
 
   /** @param {number} row */
   row(row) {
+    const tree = this.tree;
     const node = this.ends[row] ?? 0;
-    const path = this.tree.path(node);
-    const levels = path.splice(Math.max(path.length - 2, 0));
-    const frames = path.slice(0, 12).map((each) => this.tree.text(each));
-    const own = this.tree.own(node);
-    return [
-      make("span", "number", count(own)),
-      make("span", "number lesser", share(own, this.tree.total(this.tree.kind(node)))),
-      make("span", "where", levels.reverse().map((each) => this.tree.text(each)).join(" ")),
-      make("span", "frames", frames.join(" ← ") + (path.length > 12 ? " ← …" : "")),
-    ];
+    const path = tree.path(node);
+    const kind = tree.text(path.pop() ?? 0);
+    if (tree.split) path.pop();
+    const frames = path.map((each) => tree.text(each));
+    const own = tree.own(node, tree.now);
+    const where = make("span", "where", `${kind}, ${this.owners(this.endingAt(node))}`);
+    const stack = make("span", "frames", PRINT.active ? frames.join(" ← ") : shortened(frames));
+    if (tree.before) {
+      const before = tree.own(node, tree.before);
+      const change = own - before;
+      return [
+        ...[count(own), count(before), `${change > 0 ? "+" : ""}${count(change)}`].map((each) => make("span", "number", each)),
+        make("span", `number key box ${growthOf(own, before)}`, growth(own, before)), where, stack,
+      ];
+    }
+    return [make("span", "number", count(own)), make("span", "number lesser", share(own, tree.total(tree.kind(node)))), where, stack];
   }
 
   /** @param {number} row */
   tell(row) {
-    const frames = this.tree.path(this.ends[row] ?? 0).map((each) => this.tree.text(each));
-    this.stack.textContent = frames.slice(0, 4096).join("\n");
+    const end = this.ends[row] ?? 0;
+    const owners = this.tree.processes(this.endingAt(end));
+    const path = this.tree.path(end);
+    const kind = this.tree.text(path.pop() ?? 0);
+    if (this.tree.split) path.pop();
+    this.stack.textContent = [...path.map((each) => this.tree.text(each)), "", `${kind}, ${owners.join(", ")}`].join("\n");
   }
+}
+
+/** Returns the innermost frames of a stack, and the number of the others. @param {string[]} frames */
+function shortened(frames) {
+  const more = frames.length - 12;
+  return frames.slice(0, 12).join(" ← ") + (more > 0 ? ` ← … ${more} more` : "");
 }

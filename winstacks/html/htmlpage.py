@@ -23,7 +23,10 @@ from .prefixes import PrefixTree
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 STYLE = "page.css"
-SCRIPTS = ("view.js", "flame.js", "report.js")
+SCRIPTS = (
+    *("view.js", "elements.js", "tree.js", "growth.js", "flame.js"),
+    *("findings.js", "locks.js", "report.js"),
+)
 
 MAX_TITLE = 200
 _AT_ONCE = 1 << 16
@@ -78,13 +81,16 @@ def page(title: str, data: Mapping[str, Any]) -> Iterator[str]:
     yield f"</script>\n<script>{script}</script>\n</body>\n</html>\n"
 
 
-def flame_data(tree: PrefixTree, unit: str) -> Dict[str, Any]:
-    """Returns the data that `flame.js` draws.
+def flame_data(tree: PrefixTree, unit: str, files: Sequence[str] = ()) -> Dict[str, Any]:
+    """Returns the data that `tree.js` decodes and `flame.js` draws.
 
     Args:
         unit: plural of the unit of the weights
+        files: with a baseline: what is drawn, and the file of the baseline
     """
-    notes = [f"Some stacks were cut: the boxes … stand for {tree.cut} {unit}."] if tree.cut else []
+    notes = [f"Compared: now is {files[0]}, before is {files[1]}."] if files else []
+    if tree.cut:
+        notes.append(f"Some stacks were cut: the boxes … stand for {tree.cut} {unit}.")
     if tree.capped:
         notes.append(f"{tree.capped} {unit} are left out: the sum would be too large.")
     modules: Dict[str, int] = {"": 0}

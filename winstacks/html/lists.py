@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The lists of a report as plain data: findings, threads, heaps, and facts about the image.
+"""The lists of a report as plain data: findings, threads and heaps.
 
     lists = PageLists()
     frames = lists.frames([("ntdll!NtWaitForSingleObject+0x14", False, False)])
@@ -12,12 +12,8 @@ They are filled from an opened image, or from its tables. This module does not n
 
 from __future__ import annotations
 
-import datetime
-import json
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
-from ..columns.dictionary import WARNING_SEPARATOR
-from ..columns.tables import IMAGE
 from ..memory.decode.text import process_label
 from .readable import undecorate
 
@@ -160,65 +156,5 @@ class PageLists:
         del self._heaps[MAX_HEAPS:]
 
 
-def image_part(values: Sequence[object]) -> Dict[str, Any]:
-    """Returns the part of the page about the image.
-
-    Args:
-        values: the row of windows.traceimage, in the order of IMAGE
-    """
-    row = {column.name: value for column, value in zip(IMAGE, values)}
-    rows = []
-    for column in IMAGE:
-        value = row[column.name]
-        if column.name == "Files":
-            value = _files(str(value))
-        if column.name not in ("Schema", "Warnings", "WarningText") and value not in (None, ""):
-            rows.append([column.name, _plain(value), column.meaning])
-    warnings = str(row["WarningText"]).split(WARNING_SEPARATOR) if row["WarningText"] else []
-    return {"rows": rows, "complete": completeness(row), "warnings": warnings}
-
-
-_COUNTED = (
-    ("stacks of threads are incomplete", "StacksIncomplete", "Stacks"),
-    ("processes cannot be read", "ProcessesUnreadable", "Processes"),
-    ("processes are not in the process list", "ProcessesFoundOtherwise", "Processes"),
-)
-
-
-def completeness(figures: Dict[str, Any]) -> List[List[Any]]:
-    """Returns what the image lacks: for each count that is not 0 its name, the missing number, and the total.
-
-    The numbers are from windows.traceimage: StacksKnown without StacksRead for each kind of stacks.
-
-    Args:
-        figures: the row of windows.traceimage by column
-    """
-    counted = ((text, figures[part], figures[whole]) for text, part, whole in _COUNTED)
-    known, read = (json.loads(figures[name] or "{}") for name in ("StacksKnown", "StacksRead"))
-    # Stacks of different kinds count different things, and are never added.
-    by_kind = (
-        (f"stacks of kind {kind} are not in the image", whole - read.get(kind, 0), whole)
-        for kind, whole in known.items()
-    )
-    return [[text, part, whole] for text, part, whole in (*by_kind, *counted) if part and whole is not None]
-
-
 def _largest(heap: Tuple[int, int, str, Tuple[int, ...], str]) -> Tuple[int, int]:
     return -heap[0], -heap[1]
-
-
-def _files(text: str) -> str:
-    """Returns the column Files in words."""
-    files = json.loads(text)
-    texts = (f"{file['path']} ({file['size']} bytes{_digest(file['sha256'])})" for file in files)
-    return "; ".join(texts)
-
-
-def _digest(sha256: Optional[str]) -> str:
-    return f", SHA-256 {sha256}" if sha256 else ""
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, datetime.datetime):
-        return value.strftime("%Y-%m-%d %H:%M:%S UTC")
-    return str(value)

@@ -4,7 +4,7 @@
 
     report = Report()
     for stack in ...: report.add(stack)
-    data = report.data(facts, outcomes, graph)
+    data = report.data(facts, outcomes, waits, made)
     for piece in htmlpage.page(title, data): file.write(piece)
 
 `report.js` shows the parts that `data` has.
@@ -12,28 +12,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 from ..columns.commands import for_input
 from ..columns.words import HEAP, SCAN, THREAD_KINDS
 from ..findings.finding import Check
 from ..findings.loststacks import LOST_STACKS
 from ..findings.registry import Outcome
-from ..locks.lock import Lock
 from ..memory.decode.status import text
 from ..memory.decode.text import short_of, with_address
 from ..process.thread import Thread
 from ..stacklist.imagefacts import ImageFacts
 from ..stacklist.stack import StackRecord
 from ..stacklist.tables import image_values
-from ..stacklist.waits import LockKey, ThreadKey, WaitGraph
 from .drawing import Drawing
 from .htmlpage import flame_data
-from .lists import Frames, PageLists, image_part
+from .imagepart import image_part
+from .lists import Frames, PageLists
 from .readable import undecorate
-
-MAX_SHOWN_LOCKS = 1 << 13
-"""Greatest number of locks in a page; the page states how many more exist."""
 
 
 class Report:
@@ -54,14 +50,31 @@ class Report:
             process = space.label
             self.lists.heap(stack.size, stack.counted or 0, process, self._frames(stack), text(stack.status))
 
-    def data(self, facts: ImageFacts, found: Sequence[Outcome], graph: WaitGraph) -> Dict[str, Any]:
-        """Returns the parts of the page."""
+    def data(
+        self,
+        facts: ImageFacts,
+        found: Sequence[Outcome],
+        waits: Dict[str, Any],
+        made: Sequence[Tuple[str, str]],
+    ) -> Dict[str, Any]:
+        """Returns the parts of the page.
+
+        Args:
+            waits: what `waitpart.waits_part` returns
+            made: pairs of texts about this report, which the head of the page shows last
+        """
         self._add_findings(found, facts.input_kind)
+        image = image_part(image_values(facts))
+        image["head"] += map(list, made)
+        commands = {
+            name: for_input(f"windows.{plugin}", facts.input_kind)
+            for name, plugin in (("command", "locks"), ("waitsCommand", "tracewaits"))
+        }
         return {
-            "image": image_part(image_values(facts)),
+            "image": image,
             "findings": self.lists.findings(),
             "flame": flame_data(self.drawn.tree, "stacks"),
-            "locks": {**locks_part(graph), "command": for_input("windows.locks", facts.input_kind)},
+            "locks": {**waits, **commands},
             **self.lists.data(),
         }
 
@@ -103,8 +116,7 @@ class Report:
                 "process": finding.space.label,
                 "tid": finding.tid,
                 "kind": finding.kind,
-                "symbol": finding.symbol
-                and undecorate(short_of(with_address(finding.symbol, finding.address))),
+                "symbol": _shown(finding.symbol, finding.address),
                 "evidence": finding.evidence,
                 "stacks": outcome.stacks,
                 "innocent": finding.innocent,
@@ -125,79 +137,3 @@ def check_texts(check: Check, input_kind: str) -> Dict[str, str]:
     """Returns the texts of the page for a check on a kind of input."""
     next_steps = for_input(check.next_steps, input_kind)
     return {"meaning": check.meaning, "innocent": check.innocent, "next": next_steps}
-
-
-def locks_part(graph: WaitGraph) -> Dict[str, Any]:
-    """Returns the locks of the page, the waiting threads, and a sentence for each deadlock."""
-    threads: Dict[ThreadKey, int] = {}
-    numbers: Dict[LockKey, int] = {}
-
-    def thread(key: ThreadKey) -> int:
-        return threads.setdefault(key, len(threads))
-
-    waited = {wait.lock for wait in graph.waits if wait.lock is not None}
-    # Locks with known waiters come first.
-    order = sorted(graph.locks, key=lambda key: key not in waited)
-    locks: List[Dict[str, Any]] = []
-    for key in order[:MAX_SHOWN_LOCKS]:
-        numbers[key] = len(locks)
-        listed_lock = graph.locks[key]
-        locks.append(
-            {
-                "text": lock_text(listed_lock),
-                "process": listed_lock.space.label,
-                "waiters": "unknown" if listed_lock.waiters is None else listed_lock.waiters,
-                "holders": [thread(holder) for holder in graph.holders[key]],
-                "status": text(listed_lock.status),
-            }
-        )
-    waits = []
-    for wait in graph.waits:
-        lock = -1 if wait.lock is None else numbers.get(wait.lock, -1)
-        function = "" if wait.waiting is None else wait.waiting.function
-        waits.append([thread(wait.key), lock, wait.how, wait.sure, function])
-    sentences = [_sentence(graph, cycle) for cycle in graph.cycles]
-    found = [
-        {
-            "text": sentence,
-            "threads": [thread(step.thread) for step in cycle],
-            "locks": [numbers.get(step.lock, -1) for step in cycle],
-        }
-        for sentence, cycle in zip(sentences, graph.cycles)
-    ]
-    return {
-        "locks": locks,
-        "more": len(order) - len(locks),
-        "threads": [thread_text(key, graph.names) for key in threads],
-        "waits": waits,
-        "cycles": found,
-        "gaps": graph.gaps,
-        "cut": graph.cut,
-    }
-
-
-def lock_text(lock: Lock) -> str:
-    """Returns the text for a lock."""
-    where = "" if lock.space.kernel else f" of {lock.space.label}"
-    return f"{lock.type} {lock.address or 0:#x}{where}"
-
-
-def thread_text(key: ThreadKey, names: Dict[ThreadKey, str]) -> str:
-    """Returns the text for a thread."""
-    pid, tid = key
-    return f"thread {tid} of {names.get(key) or '?'} ({'?' if pid is None else pid})"
-
-
-def _sentence(graph: WaitGraph, cycle: Sequence[Any]) -> str:
-    """Returns the sentence for a deadlock."""
-    known = {wait.key: wait for wait in graph.waits}
-    steps = []
-    for number, step in enumerate(cycle):
-        following = cycle[(number + 1) % len(cycle)].thread
-        owner_text = "it holds itself" if len(cycle) == 1 else f"{thread_text(following, graph.names)} holds"
-        lock = lock_text(graph.locks[step.lock])
-        steps.append(f"{thread_text(step.thread, graph.names)} waits for {lock}, which {owner_text}")
-    sure = all(known[step.thread].sure for step in cycle)
-    hows = "; ".join(sorted({known[step.thread].how for step in cycle}))
-    begin = "Deadlock" if sure else "Deadlock, by inference"
-    return f"{begin}: {'; '.join(steps)}. Evidence of the waits: {hows}."

@@ -89,8 +89,7 @@ class LockWaiters:
         lost: List[Status] = []
         doubts: List[Status] = []
         for wait in self._symbolizer.image.possible(self._waits(space, lost, doubts)):
-            if wait.waiting is not None and wait.lock is not None:
-                found.setdefault(wait.lock, []).append(wait)
+            found.setdefault(wait.lock, []).append(wait)
         return _Found(found, status(*lost), status(*doubts))
 
     def _waits(self, space: AddressSpace, lost: List[Status], doubts: List[Status]) -> Iterator[Wait]:
@@ -102,6 +101,6 @@ class LockWaiters:
             if stack.is_lost:
                 lost.append(stack.status)
             waits.add_stack(stack)
-        graph = waits.graph(self._lister, () if space.pid is None else (space.pid,))
-        doubts += graph.doubts
-        yield from graph.waits
+        found, contradictions = waits.of_locks(self._lister, () if space.pid is None else (space.pid,))
+        doubts += contradictions
+        yield from found

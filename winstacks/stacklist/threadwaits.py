@@ -11,6 +11,7 @@ Only what the rows show is kept of a stack.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Collection, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ..columns import words
@@ -137,15 +138,19 @@ class ThreadWaits:
         lean = wait._replace(stack=stack._replace(frames=(), candidates=(), entry=None))
         return _Shown(lean, trace_id, None if symbol is None else str(symbol))
 
+    @cached_property
+    def chains(self) -> Chains:
+        """The graph of all waits, made when it is first asked for: after the last thread was added."""
+        self._end_process()
+        return Chains(self._processes, *self._selected)
+
     def rows(self, tids: Collection[int] = ()) -> Iterator[WaitRow]:
         """Yields the rows: deadlocks, then the waiting threads in the order of the input.
 
         Args:
             tids: the threads whose rows are shown; all if empty
         """
-        self._end_process()
-        chains = Chains(self._processes, *self._selected)
-        in_deadlock = {}
+        chains, in_deadlock = self.chains, {}
         for number, cycle in enumerate(chains.deadlocks, 1):
             in_deadlock.update({step.thread: number for step in cycle})
             wait = chains.waits[cycle[0].thread]

@@ -1,77 +1,46 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Finds out which thread waits for which lock, and which threads wait for each other.
+"""Finds out which thread waits for which lock that `windows.locks` lists.
 
-    waits = Waits(image)
+    waits = Waits(image, sides)
     for stack in ...: waits.add_stack(stack)          # stacks of threads
-    graph = waits.graph(LockLister(image, databases))
+    found = waits.of_locks(LockLister(image, databases), pids)
 
 The stack of a thread shows that it waits for a lock: a function that takes locks is on it. Which one: the
 memory of a process says so (`waits/userside.py`: the table in the PEB, chains of wait blocks, handles), and a
 fast resource lists its waiters. Without that, the lock is identified by its address in the part of the stack
 that the function and its callees use; else, where only one lock is possible, by exclusion.
 
-SRW locks and condition variables have no owner, and no list contains them: a thread that waits for one is
-named, and is part of no cycle. Such a lock or variable is found through a word on the stack that points to
-it: its value leads back to the stack of a thread that waits in the same way, and an SRW lock has the bits
-Locked and Waiting set. Source: _RTL_SRWLOCK (public symbols: Locked, Waiting, Waking and MultipleShared are
-its low four bits), RTL_CONDITION_VARIABLE ("winnt.h": one pointer). That the other bits lead to a wait block
-on the stack of a waiting thread is inferred; the content of the block is not read. A word that lies on such a
-stack is not taken for a condition variable, because wait blocks point to each other.
+A thread that waits for an SRW lock, or on a condition variable, waits for no listed lock.
 """
 
 from __future__ import annotations
 
-import bisect
-from functools import cached_property
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ..columns import words
 from ..columns.words import (
-    BY_ARGUMENT,
-    BY_CHAIN,
-    BY_HANDLE,
-    BY_KEY,
-    BY_REGISTER,
-    BY_TABLE,
+    CONDITION_VARIABLE,
     CRITICAL_SECTION,
     KERNEL,
+    SRW_LOCK,
     USER,
     WAITING,
     WOW64,
 )
 from ..locks.lister import LockLister
 from ..locks.lock import Lock
-from ..memory.decode.ranges import flatten
 from ..memory.decode.status import Status, has_status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..process.spaces import AddressSpaces
-from ..process.threadids import ThreadOwner
 from ..tracedb.gap import Gap
-from ..waits.decode.waitgraph import Cycle, cycles
+from ..waits.decode.answer import Answer
 from ..waits.userside import UserSide, UserSides, UserStack
 from .stack import StackRecord
 
-PROVEN = {
-    BY_TABLE: "the table of waiting threads has the thread and the lock",
-    BY_CHAIN: "the word of the lock leads to a wait block on the stack of the thread",
-    BY_HANDLE: "the thread waits for the event of the lock, by its handle",
-    BY_KEY: "the thread waits for a keyed event whose key is the lock",
-    BY_REGISTER: "a register that ntdll keeps for the lock has its address, and its members agree",
-    BY_ARGUMENT: "the system call's argument and a wait block on the stack name the lock",
-}
-"""Texts for waits that the memory of a process proves, by words of Known."""
-
 ON_STACK = "the address of the lock is on the stack of the waiting thread"
-LISTED = "the resource lists the waiting thread"
 EXCLUDED = "of all locks there, only this one is held by another thread and has a waiter"
-UNKNOWN = "the lock is unknown"
-SRW_LOCK = "an SRW lock, which does not record its owner"
-SRW_LOCK_AT = "the SRW lock {:#x}, which does not record its owner"
-CONDITION_VARIABLE = "a condition variable, which nobody holds"
-CONDITION_VARIABLE_AT = "the condition variable {:#x}, which nobody holds"
-
+PROVEN = "the memory of the process proves the wait"
 MAX_WAITING = 1 << 14
 """The most waiting threads that are stored."""
 MAX_LOCKS = 1 << 16
@@ -89,27 +58,15 @@ _RESOURCE = (
     *("exacquireresource", "exacquireshared", "expacquireresource", "expwaitforresource"),
     *("exenterpriorityregionandacquire", "exentercriticalregionandacquire", "exacquirefastresource"),
 )
-_SRW_LOCK = ("rtlacquiresrwlock", "rtlpacquiresrwlock")
-_CONDITION_VARIABLE = ("rtlsleepconditionvariable",)
+_SRW_LOCKS = ("rtlacquiresrwlock", "rtlpacquiresrwlock")
+_CONDITION_VARIABLES = ("rtlsleepconditionvariable",)
 """Prefixes of the functions that take critical sections, resources or SRW locks, or that wait on a condition
 variable."""
 
-_IN_PROCESSES: Dict[Tuple[str, ...], str] = {
-    _SECTION: UNKNOWN,
-    _SRW_LOCK: SRW_LOCK,
-    _CONDITION_VARIABLE: CONDITION_VARIABLE,
-}
-"""The `how` of a thread that waits in one of these functions, unless more is found."""
+_IN_PROCESSES = (_SECTION, _SRW_LOCKS, _CONDITION_VARIABLES)
 
-_OWNERLESS: Dict[str, Tuple[str, int]] = {
-    SRW_LOCK: (SRW_LOCK_AT, 3),
-    CONDITION_VARIABLE: (CONDITION_VARIABLE_AT, 0),
-}
-"""The text for a lock or variable whose address is found, and the low bits that are set while a thread
-waits."""
-_LOW_BITS = 0xF
-_MOST_WORDS = 1 << 16
-"""The most words that are examined for locks without an owner, in all stacks together."""
+_UNLISTED = (SRW_LOCK, CONDITION_VARIABLE)
+"""Kinds of locks that no list has."""
 
 ThreadKey = Tuple[Optional[int], int]
 """PID and TID of a thread."""
@@ -123,22 +80,16 @@ class Waiting(NamedTuple):
     Attributes:
         space: address space of the lock: the kernel, or a half of the thread's process
         process: name of the thread's process
-        function: the function that takes the lock, as module!function
-        low, high: stack range of that function and its callees; `high` is exclusive
-        sure: whether the walk reached the function without a guess
-        trace_id: TraceId of the stack
-        how: kind of the lock before the search: UNKNOWN, SRW_LOCK or CONDITION_VARIABLE
+        low, high: stack range of the function that takes the lock, and its callees; `high` is exclusive
+        sure: whether the walk reached that function without a guess
     """
 
     space: AddressSpace
     process: str
     key: ThreadKey
-    function: str
     low: int
     high: int
     sure: bool
-    trace_id: str
-    how: str
     stack: StackRecord
 
 
@@ -146,41 +97,31 @@ class Wait(NamedTuple):
     """A waiting thread and its lock.
 
     Attributes:
-        waiting: the thread; None if only the lock's list names it
+        waiting: the thread
         key: PID and TID
-        lock: key of the lock, None if unknown
+        lock: key of the lock
         how: how the lock was found
         sure: whether the wait is proved, not inferred
     """
 
-    waiting: Optional[Waiting]
+    waiting: Waiting
     key: ThreadKey
-    lock: Optional[LockKey]
+    lock: LockKey
     how: str
     sure: bool
 
 
-class WaitGraph(NamedTuple):
-    """The locks of an image, their holders, and the threads that wait.
+class _Found(NamedTuple):
+    """Threads whose stacks show that they wait for a lock.
 
     Attributes:
-        locks: locks that are held, or for which a thread waits
-        holders: the threads that hold each lock
-        cycles: threads that wait for each other in a circle: deadlocks
-        names: process name of each thread
-        gaps: number of gaps: places where locks may be missing
+        holders: the threads that hold each lock that is held or awaited
         doubts: contradictions of tables in which waiting threads may be missing
-        cut: whether there are more than MAX_LOCKS locks or MAX_WAITING threads
     """
 
-    locks: Dict[LockKey, Lock]
     holders: Dict[LockKey, Tuple[ThreadKey, ...]]
     waits: List[Wait]
-    cycles: List[Cycle]
-    names: Dict[ThreadKey, str]
-    gaps: int
     doubts: List[Status]
-    cut: bool
 
 
 class Waits:
@@ -195,8 +136,6 @@ class Waits:
         self._sides = sides
         self._places: Dict[AddressSpace, Dict[Optional[int], UserStack]] = {}
         self._waiting: List[Waiting] = []
-        self._cut = False
-        self._words = 0
 
     def add_stack(self, stack: StackRecord) -> None:
         """Stores a stack if its thread waits for a lock, and where each thread stands in its process."""
@@ -208,16 +147,13 @@ class Waits:
             return
         details = [frame.details for frame in stack.frames]
         names = [(detail.function or "").lower() if _in_windows(detail.module) else "" for detail in details]
-        ways: Dict[Tuple[str, ...], str] = {_RESOURCE: UNKNOWN} if stack.kind == KERNEL else _IN_PROCESSES
+        ways = (_RESOURCE,) if stack.kind == KERNEL else _IN_PROCESSES
         # The innermost function decides: when its sleep on a condition variable ends, a thread takes its lock
         # again.
         prefixes = next((way for name in names for way in ways if name.startswith(way)), None)
-        if prefixes is None:
+        if prefixes not in (_RESOURCE, _SECTION) or len(self._waiting) >= MAX_WAITING:
             return
         last = max(number for number, name in enumerate(names) if name.startswith(prefixes))
-        if len(self._waiting) >= MAX_WAITING:
-            self._cut = True
-            return
         above = stack.walked[last + 1].sp if last + 1 < len(stack.walked) else stack.walked[last].sp
         space = self._image.kernel if stack.kind == KERNEL else stack.space
         self._waiting.append(
@@ -225,73 +161,54 @@ class Waits:
                 space,
                 thread.space.process,
                 (thread.space.pid, stack.tid),
-                f"{details[last].module}!{details[last].function}",
                 stack.walked[0].sp,
                 above + _HOME * space.pointer_size,
                 all(walked.sure for walked in stack.walked[: last + 1]),
-                stack.trace_id,
-                ways[prefixes],
                 stack,
             )
         )
 
-    def graph(self, lister: LockLister, pids: Sequence[int] = ()) -> WaitGraph:
-        """Returns the locks, their holders and the waiting threads.
+    def of_locks(self, lister: LockLister, pids: Sequence[int] = ()) -> Tuple[List[Wait], List[Status]]:
+        """Returns the threads that wait for listed locks, and contradictions of tables that may lack some.
+
+        Threads on a lock's own list of waiters are left out.
 
         Args:
             pids: PIDs to list, 0 for the kernel; all when empty
         """
-        graph = WaitGraph({}, {}, [], [], {}, 0, [], self._cut)
-        gaps, cut = 0, self._cut
+        found = _Found({}, [], [])
         for space in AddressSpaces.list_spaces(self._image, pids):
             space_locks: Dict[int, Lock] = {}
             for lock in self._image.possible(lister.list_locks(space)):
-                if isinstance(lock, Gap):
-                    gaps += 1
-                elif lock.address is not None and (lock.held or lock.waiters):
-                    if len(graph.locks) + len(space_locks) < MAX_LOCKS:
-                        space_locks[lock.address] = lock
-                    else:
-                        cut = True
-            self._space(space, space_locks, graph)
-        waits = {wait.key: wait.lock for wait in graph.waits if wait.lock is not None}
-        return graph._replace(cycles=cycles(waits, graph.holders), gaps=gaps, cut=cut)
+                room = len(found.holders) + len(space_locks) < MAX_LOCKS
+                if isinstance(lock, Gap) or lock.address is None or not room:
+                    continue
+                if lock.held or lock.waiters:
+                    space_locks[lock.address] = lock
+            self._space(space, space_locks, found)
+        return found.waits, found.doubts
 
-    @cached_property
-    def _stacks(self) -> Dict[Tuple[int, str, str], Tuple[List[int], List[int]]]:
-        """Disjoint stack ranges, as starts and ends, by process, bitness and way to wait."""
-        ranges: Dict[Tuple[int, str, str], List[Tuple[int, int, None]]] = {}
-        for waiter in self._waiting:
-            ranges.setdefault(_way(waiter), []).append((waiter.low, waiter.high, None))
-        disjoint = {key: flatten(spans) for key, spans in ranges.items()}
-        return {
-            key: ([low for low, *_ in entry], [high for _, high, _ in entry])
-            for key, entry in disjoint.items()
-        }
-
-    def _space(self, space: AddressSpace, space_locks: Dict[int, Lock], graph: WaitGraph) -> None:
+    def _space(self, space: AddressSpace, space_locks: Dict[int, Lock], found: _Found) -> None:
         """Adds the locks of an address space, and the threads that wait for them."""
         place = _place(space)
         waiting_here = any(_is_in(waiting, space) for waiting in self._waiting)
         places = self._places.get(space, {}) if waiting_here else {}
         side = self._sides.of_half(space, list(places.values())) if self._sides and places else None
         if side is not None:
-            graph.doubts.append(side.waits.status)
+            found.doubts.append(side.waits.status)
         listed = set()
         for address, lock in space_locks.items():
-            key = place, address
-            graph.locks[key] = lock
-            graph.holders[key] = tuple(_holders(lock, graph.names))
+            found.holders[place, address] = tuple(_holders(lock))
             for owner in lock.owners:
                 if owner.kind == WAITING and owner.owner is not None:
-                    waiter = _thread(owner.owner, graph.names)
-                    listed.add(waiter)
-                    graph.waits.append(Wait(None, waiter, key, LISTED, True))
+                    listed.add((owner.owner.pid, owner.owner.tid))
         for waiting in self._waiting:
             if _is_in(waiting, space) and waiting.key not in listed:
-                graph.names[waiting.key] = waiting.process
-                proven = None if side is None else _proven(waiting, side, place, graph)
-                graph.waits.append(proven or self._wait(waiting, place, space_locks, graph.holders))
+                answer = _answer(waiting, side)
+                if answer is not None and answer.kind == CRITICAL_SECTION:
+                    found.waits.append(Wait(waiting, waiting.key, (place, answer.address), PROVEN, True))
+                elif answer is None or answer.kind not in _UNLISTED:
+                    found.waits.extend(self._wait(waiting, place, space_locks, found.holders))
 
     def _wait(
         self,
@@ -299,10 +216,8 @@ class Waits:
         place: int,
         space_locks: Dict[int, Lock],
         holders: Dict[LockKey, Tuple[ThreadKey, ...]],
-    ) -> Wait:
-        """Returns which of the locks of an address space a thread waits for."""
-        if waiting.how != UNKNOWN:
-            return Wait(waiting, waiting.key, None, self._ownerless(waiting), waiting.sure)
+    ) -> Iterator[Wait]:
+        """Yields which of the locks of an address space a thread waits for; nothing if it is unknown."""
         # The holder of a lock does not wait for it: both kinds of lock can be taken again by their owner.
         possible = [
             address
@@ -314,30 +229,10 @@ class Waits:
         if len(named) > 1:
             named = [address for address in named if space_locks[address].waiters]
         if len(named) == 1:
-            return Wait(waiting, waiting.key, (place, named[0]), ON_STACK, waiting.sure)
+            yield Wait(waiting, waiting.key, (place, named[0]), ON_STACK, waiting.sure)
         awaited = [address for address in possible if space_locks[address].waiters]
         if not named and len(awaited) == 1:
-            return Wait(waiting, waiting.key, (place, awaited[0]), EXCLUDED, False)
-        return Wait(waiting, waiting.key, None, UNKNOWN, False)
-
-    def _ownerless(self, waiting: Waiting) -> str:
-        """Returns the text for the ownerless lock of a thread, with its address if only one is possible."""
-        text, bits = _OWNERLESS[waiting.how]
-        memory, addresses = self._image.memory(waiting.space), set()
-        for address in dict.fromkeys(self._on_stack(waiting)):
-            if not address or self._words >= _MOST_WORDS or (not bits and self._keeps(waiting, address)):
-                continue
-            self._words += 1
-            word = memory.pointer(address)
-            if word is not None and word & bits == bits and self._keeps(waiting, word & ~_LOW_BITS):
-                addresses.add(address)
-        return text.format(*addresses) if len(addresses) == 1 else waiting.how
-
-    def _keeps(self, waiting: Waiting, address: int) -> bool:
-        """Returns whether an address lies in the stack range of a thread that waits in the same way."""
-        lows, highs = self._stacks[_way(waiting)]
-        place = bisect.bisect_right(lows, address) - 1
-        return place >= 0 and address < highs[place]
+            yield Wait(waiting, waiting.key, (place, awaited[0]), EXCLUDED, False)
 
     def _on_stack(self, waiting: Waiting) -> Iterator[int]:
         """Yields the pointers in the stack range of the functions that take a lock."""
@@ -354,29 +249,10 @@ def _is_in(waiting: Waiting, space: AddressSpace) -> bool:
     return _place(waiting.space) == _place(space) and waiting.space.arch == space.arch
 
 
-def _proven(waiting: Waiting, side: UserSide, place: int, graph: WaitGraph) -> Optional[Wait]:
-    """Returns the wait of a thread that the memory of its process proves; None if it proves none.
-
-    A critical section that no list has is added to the graph.
-    """
-    answers = side.answers(waiting.key[1])
-    if len(answers) != 1:
-        return None
-    (answer,) = answers
-    if answer.kind == words.SRW_LOCK:
-        return Wait(waiting, waiting.key, None, SRW_LOCK_AT.format(answer.address), True)
-    if answer.kind == words.CONDITION_VARIABLE:
-        return Wait(waiting, waiting.key, None, CONDITION_VARIABLE_AT.format(answer.address), True)
-    if answer.kind != CRITICAL_SECTION:
-        return None
-    key = place, answer.address
-    if key not in graph.locks and len(graph.locks) < MAX_LOCKS:
-        owner = ThreadOwner(answer.owner, waiting.space.pid, waiting.process) if answer.owner else None
-        graph.locks[key] = Lock(
-            waiting.space, answer.address, CRITICAL_SECTION, owner=owner, held=owner is not None
-        )
-        graph.holders[key] = tuple(_holders(graph.locks[key], graph.names))
-    return Wait(waiting, waiting.key, key, PROVEN.get(answer.known, answer.known), True)
+def _answer(waiting: Waiting, side: Optional[UserSide]) -> Optional[Answer]:
+    """Returns the only answer of the memory of a process; None if it has none or several."""
+    answers = [] if side is None else side.answers(waiting.key[1])
+    return answers[0] if len(answers) == 1 else None
 
 
 def _in_windows(module: Optional[str]) -> bool:
@@ -387,29 +263,19 @@ def _place(space: AddressSpace) -> int:
     return 0 if space.kernel else space.eprocess
 
 
-def _way(waiting: Waiting) -> Tuple[int, str, str]:
-    return _place(waiting.space), waiting.space.arch, waiting.how
-
-
 def lock_key(lock: Lock) -> LockKey:
     """Returns the key of a lock."""
     return _place(lock.space), lock.address
 
 
-def _holders(lock: Lock, names: Dict[ThreadKey, str]) -> Iterator[ThreadKey]:
+def _holders(lock: Lock) -> Iterator[ThreadKey]:
     """Yields the threads that hold a lock, each once."""
     owners = [lock.owner, *(owner.owner for owner in lock.owners if owner.kind != WAITING)]
     if lock.type == CRITICAL_SECTION:
         owners = [owner for owner in owners if owner is not None and owner.pid == lock.space.pid]
     keys = [
-        _thread(owner, names)
+        (owner.pid, owner.tid)
         for owner in owners
         if owner is not None and not has_status(owner.status, StatusCode.NO_THREAD)
     ]
     yield from dict.fromkeys(keys)
-
-
-def _thread(owner: ThreadOwner, names: Dict[ThreadKey, str]) -> ThreadKey:
-    key = owner.pid, owner.tid
-    names.setdefault(key, owner.process or "")
-    return key

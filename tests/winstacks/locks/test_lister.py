@@ -8,7 +8,7 @@ from typing import Iterator
 
 from tests.support import bare
 from winstacks.columns.words import CRITICAL_SECTION, RESOURCE
-from winstacks.html.report import locks_part
+from winstacks.html.waitpart import HeldLocks, waits_part
 from winstacks.locks.decode import criticalsection
 from winstacks.locks.lister import MAX_KEPT, KnownLocks, LockLister
 from winstacks.locks.lock import Lock, damaged
@@ -17,9 +17,9 @@ from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.memory.image import AddressSpace
 from winstacks.names.moduleindex import ModuleIndexes
 from winstacks.names.pdbsymbols import PdbSymbols
-from winstacks.stacklist.waits import WaitGraph
 from winstacks.tracedb.finder import Databases
 from winstacks.tracedb.gap import Gap
+from winstacks.waits.chains import Chains
 
 
 def lister() -> LockLister:
@@ -58,8 +58,8 @@ def test_an_unknown_number_of_waiters_is_not_0() -> None:
 
 def test_the_report_has_no_number_for_unknown_waiters() -> None:
     held = Lock(bare.image(8).kernel, 0x1000, RESOURCE, held=True)
-    graph = WaitGraph({(0, 0x1000): held}, {(0, 0x1000): ()}, [], [], {}, 0, [], False)
-    assert [lock["waiters"] for lock in locks_part(graph)["locks"]] == ["unknown"]
+    part = waits_part([], Chains([]), HeldLocks({(0, 0x1000): held}))
+    assert [lock["waiters"] for lock in part["locks"]] == ["unknown"]
 
 
 def test_the_most_locks_are_kept() -> None:

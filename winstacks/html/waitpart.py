@@ -1,0 +1,204 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The part of a page about waits: the rows of `windows.tracewaits`, and the locks that threads hold.
+
+    part = waits_part(waits.rows(), waits.chains, held_locks(image, lister, pids))
+
+A thing for which threads wait has a box in the drawings if a thread owns it, or if it is a listed lock.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+
+from ..columns import words
+from ..columns.words import CRITICAL_SECTION, WAITING
+from ..locks.lister import LockLister
+from ..locks.lock import Lock
+from ..memory.decode.status import has_status, text
+from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.text import process_label
+from ..memory.image import AddressSpace, Image
+from ..process.spaces import AddressSpaces
+from ..process.threadids import ThreadOwner
+from ..stacklist.threadwaits import WaitRow
+from ..tracedb.gap import Gap
+from ..waits.chains import Chains, described, is_inferred
+from ..waits.decode.waitgraph import Cycle
+from ..waits.records import Awaited, WaitOwner
+
+MAX_SHOWN_LOCKS = 1 << 13
+"""Greatest number of locks in a page; the page states how many more exist."""
+MAX_SHOWN_WAITS = 1 << 14
+"""Greatest number of waits in a page; the page states how many more exist."""
+
+MAX_LOCKS = 1 << 16
+"""The most locks that are stored."""
+
+LockKey = Tuple[int, Optional[int]]
+"""Address of the _EPROCESS (0 for the kernel) and address of the lock."""
+
+
+class HeldLocks(NamedTuple):
+    """The listed locks that threads hold, or for which they wait.
+
+    Attributes:
+        gaps: number of gaps: places where locks may be missing
+        more: number of locks that are left out, because there are more than MAX_LOCKS
+    """
+
+    locks: Dict[LockKey, Lock]
+    gaps: int = 0
+    more: int = 0
+
+
+def held_locks(image: Image, lister: LockLister, pids: Sequence[int] = ()) -> HeldLocks:
+    """Returns the listed locks that are held or awaited.
+
+    Args:
+        pids: PIDs to list, 0 for the kernel; all when empty
+    """
+    found: Dict[LockKey, Lock] = {}
+    gaps = more = 0
+    for space in AddressSpaces.list_spaces(image, pids):
+        for lock in image.possible(lister.list_locks(space)):
+            if isinstance(lock, Gap):
+                gaps += 1
+            elif lock.address is None or not (lock.held or lock.waiters):
+                continue
+            elif len(found) < MAX_LOCKS:
+                found[_place(space), lock.address] = lock
+            else:
+                more += 1
+    return HeldLocks(found, gaps, more)
+
+
+def waits_part(rows: Iterable[WaitRow], chains: Chains, held: HeldLocks) -> Dict[str, Any]:
+    """Returns the locks of the page, the waiting threads, and a sentence for each deadlock.
+
+    Args:
+        rows: those of `windows.tracewaits`
+    """
+    return _Part(rows, chains, held).data()
+
+
+class _Part:
+    def __init__(self, rows: Iterable[WaitRow], chains: Chains, held: HeldLocks) -> None:
+        self._rows = [row for row in rows if row.awaited is not None]
+        order = list(words.CHAIN_ENDS)
+        self._rows.sort(key=lambda row: order.index(row.end))
+        self._chains, self._held = chains, held
+        self._threads: Dict[str, int] = {}
+        self._numbers: Dict[LockKey, int] = {}
+        self._locks: List[Dict[str, Any]] = []
+        self._more = held.more
+
+    def data(self) -> Dict[str, Any]:
+        """Returns the data that `locks.js` draws."""
+        awaited = {_key(row.awaited): row.awaited for row in self._rows if row.awaited is not None}
+        # What threads are known to wait for comes first.
+        for key, thing in awaited.items():
+            if key in self._held.locks or any(owner.tid is not None for owner in thing.owners):
+                self._lock(key, thing)
+        for key in self._held.locks:
+            self._lock(key, None)
+        waits = [self._wait(row, row.awaited) for row in self._rows[:MAX_SHOWN_WAITS] if row.awaited]
+        found = [self._deadlock(cycle) for cycle in self._chains.deadlocks]
+        return {
+            "locks": self._locks,
+            "more": self._more,
+            "threads": list(self._threads),
+            "waits": waits,
+            "moreWaits": max(len(self._rows) - MAX_SHOWN_WAITS, 0),
+            "cycles": found,
+            "gaps": self._held.gaps,
+        }
+
+    def _thread(self, process: Optional[str], pid: Optional[int], tid: Optional[int]) -> int:
+        called = f"thread {tid} of {process_label(process, pid)}"
+        return self._threads.setdefault(called, len(self._threads))
+
+    def _lock(self, key: LockKey, thing: Optional[Awaited]) -> None:
+        """Adds a lock with its holders: those that its own members name, or that the wait has found."""
+        if key in self._numbers:
+            return
+        if len(self._locks) >= MAX_SHOWN_LOCKS:
+            self._more += 1
+            return
+        self._numbers[key] = len(self._locks)
+        lock = self._held.locks.get(key)
+        owners = () if thing is None else thing.owners
+        holders = [self._owner(owner) for owner in owners if owner.tid is not None]
+        if lock is not None:
+            holders += [self._thread(owner.process, owner.pid, owner.tid) for owner in _holders(lock)]
+        space = lock.space if lock is not None else thing.space if thing is not None else None
+        called = described_thing(thing) if thing is not None else _listed(lock)
+        self._locks.append(
+            {
+                "text": called + ("" if space is None or space.kernel else f" of {space.label}"),
+                "process": "" if space is None else space.label,
+                "waiters": "unknown" if lock is None or lock.waiters is None else lock.waiters,
+                "holders": list(dict.fromkeys(holders)),
+                "status": "" if lock is None else text(lock.status),
+            }
+        )
+
+    def _owner(self, owner: WaitOwner) -> int:
+        return self._thread(owner.process, owner.pid, owner.tid)
+
+    def _wait(self, row: WaitRow, thing: Awaited) -> List[Any]:
+        space = row.wait.thread.space
+        thread = self._thread(space.known_name, space.pid, row.wait.thread.tid)
+        number = -1 if thing.address is None else self._numbers.get(_key(thing), -1)
+        how = "; ".join(filter(None, (words.KNOWN[thing.known], row.evidence, text(row.status))))
+        return [
+            thread,
+            number,
+            how,
+            not is_inferred(thing),
+            row.symbol or "",
+            described_thing(thing),
+            row.end,
+        ]
+
+    def _deadlock(self, cycle: Cycle) -> Dict[str, Any]:
+        waits = [self._chains.waits[step.thread] for step in cycle]
+        threads = []
+        for wait in waits:
+            space = wait.thread.space
+            threads.append(self._thread(space.known_name, space.pid, wait.thread.tid))
+        return {
+            "text": self._chains.sentence(cycle),
+            "inferred": self._chains.inferred(cycle),
+            "evidence": list(dict.fromkeys(words.KNOWN[wait.awaited[0].known] for wait in waits)),
+            "threads": threads,
+            "locks": [self._numbers.get(_key(wait.awaited[0]), -1) for wait in waits],
+            "things": [described(wait) for wait in waits],
+        }
+
+
+def described_thing(thing: Awaited) -> str:
+    """Returns what a thread waits for, in words."""
+    name = f" ({thing.name})" if thing.name else ""
+    return f"{thing.kind}{'' if thing.address is None else f' {thing.address:#x}'}{name}"
+
+
+def _listed(lock: Optional[Lock]) -> str:
+    return "" if lock is None else f"{lock.type} {lock.address or 0:#x}"
+
+
+def _place(space: AddressSpace) -> int:
+    return 0 if space.kernel else space.eprocess
+
+
+def _key(thing: Optional[Awaited]) -> LockKey:
+    return (0, None) if thing is None else (_place(thing.space), thing.address)
+
+
+def _holders(lock: Lock) -> List[ThreadOwner]:
+    """Returns the threads that hold a lock by its own members."""
+    owners = [lock.owner, *(owner.owner for owner in lock.owners if owner.kind != WAITING)]
+    found = [owner for owner in owners if owner is not None]
+    if lock.type == CRITICAL_SECTION:
+        found = [owner for owner in found if owner.pid == lock.space.pid]
+    return [owner for owner in found if not has_status(owner.status, StatusCode.NO_THREAD)]
