@@ -272,6 +272,29 @@ _ALL = (
     Column(
         "Protection", STR, "Protection of the memory there, according to the VAD, such as `PAGE_READWRITE`."
     ),
+    Column(
+        "PageProtection",
+        STR,
+        "Protection of the page there now, according to its page table entry, in a dump to its list of "
+        "regions; null if the page is not in memory, or no such entry shows it.",
+    ),
+    Column(
+        "AllocationPrivateBytes",
+        INT,
+        "Bytes of the whole VAD there that are executable and in the process's own pages, which no file "
+        "backs; null if unknown for one of its pages.",
+    ),
+    Column(
+        "CallsiteLeadingBytes",
+        STR,
+        "The 32 bytes before the address in hexadecimal, of frames that Unbacked counts; fewer if the page "
+        "before is absent, null if there are none.",
+    ),
+    Column(
+        "CallsiteTrailingBytes",
+        STR,
+        "The 32 bytes from the address on, as CallsiteLeadingBytes.",
+    ),
     Column("Status", STR, "Problems of the data in the row, in fixed words; empty if there are none.", False),
     # A file that a plugin wrote.
     Column("File output", STR, "Name of the file that the plugin wrote."),

@@ -40,7 +40,8 @@ TRACES = _table(
 
 FRAMES = _table(
     "ImageId, Schema, TraceId, PID, Arch, Frame, Address, Sp, Module, ModulePath, ModuleStamp, ModuleSize, "
-    "Rva, Function, Displacement, Symbol, Source, How, ReturnRegister, Backing, Protection, Status",
+    "Rva, Function, Displacement, Symbol, Source, How, ReturnRegister, Backing, Protection, PageProtection, "
+    "AllocationPrivateBytes, CallsiteLeadingBytes, CallsiteTrailingBytes, Status",
     _canonical("Address"),
     _canonical("Sp"),
 )
