@@ -20,7 +20,17 @@ from . import exits, provenance, query_cli
 from .job import Custody, Limits, Reading
 from .lake import Depth, Lake, LakeError
 from .outfile import say
-from .planning import Inputs, Plan, Settings, WrongUseError, absolute, find_inputs, folders, given_folders, plan
+from .planning import (
+    Inputs,
+    Plan,
+    Settings,
+    WrongUseError,
+    absolute,
+    find_inputs,
+    folders,
+    given_folders,
+    plan,
+)
 
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _TIMES = {"": 1, "s": 1, "m": 60, "h": 3600}

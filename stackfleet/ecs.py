@@ -16,8 +16,8 @@ from typing import Any, Optional
 from winstacks.columns.words import ARCHES, IMAGE, KERNEL, MAPPED, SEVERITIES, UNBACKED
 from winstacks.process.regions import PROTECTIONS, WINDOWS, is_beneath
 
-from .filehashes import FileHashes
 from .database import Database
+from .filehashes import FileHashes
 
 VERSION = "8.11.0"
 """The version of the Elastic Common Schema whose fields are used."""
@@ -41,7 +41,7 @@ WIN32 = frozenset(
         *("msvcrt", "ucrtbase", "wow64", "wow64base", "wow64con", "wow64cpu", "wow64win"),
     )
 )
-"""The files that pass calls on to the kernel: call_stack_final_user_module is none of them in Windows's folder."""
+"""Files that pass calls on: in Windows's folder, none of them is call_stack_final_user_module."""
 
 _TECHNIQUE = re.compile(r"\b(T[0-9]{4})(\.[0-9]{3})?\b")
 _FILE_OF_MAPPING = re.compile(r"<mapped:(.+)>\+0x[0-9a-f]+$", re.DOTALL)
@@ -107,7 +107,10 @@ class Documents:
     def messages(self) -> list[str]:
         """Returns messages about documents without a time, and checks that could not run."""
         found = (
-            (self._timeless, "{:,} documents have no @timestamp: their images do not show when they were made"),
+            (
+                self._timeless,
+                "{:,} documents have no @timestamp: their images show no time of capture",
+            ),
             (self._unchecked, "in {:,} cases a check could not run: no finding there means nothing"),
         )
         return [text.format(number) for number, text in found if number]

@@ -35,7 +35,9 @@ class FileHashes:
         """Returns the SHA-256 of the file of a frame's module; None if it was not given."""
         stamp, size = frame["ModuleStamp"], frame["ModuleSize"]
         name = last_component(frame["ModulePath"] or frame["Module"] or "")
-        return None if self._files is None or not (name and stamp and size) else self._known[name, stamp, size]
+        if self._files is None or not (name and stamp and size):
+            return None
+        return self._known[name, stamp, size]
 
     def _hash(self, build: _Build) -> Optional[str]:
         name, stamp, size = build

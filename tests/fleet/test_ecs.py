@@ -119,7 +119,12 @@ def test_a_rule_selects_the_stacks_that_find_selects(exported: Exported, find: s
 
 def with_frames(documents: List[Document]) -> Set[str]:
     """The stacks with frames: `--find` never leaves out a row without."""
-    return ids([item for item in documents if "call_stack" in item["process"].get("thread", {}).get("Ext", {})])
+    return ids([item for item in documents if "call_stack" in thread(item).get("Ext", {})])
+
+
+def thread(document: Document) -> Document:
+    found: Document = document["process"].get("thread", {})
+    return found
 
 
 def test_a_rule_selects_the_stacks_with_code_that_no_file_backs(exported: Exported) -> None:
@@ -135,11 +140,16 @@ def test_a_rule_selects_the_stacks_with_code_that_no_file_backs(exported: Export
 
 
 def test_bytes_and_protection_of_injected_code_are_there_for_rules(exported: Exported) -> None:
-    rule = """process where process.name : "updater.exe" and arraySearch(process.thread.Ext.call_stack, $entry,
+    rule = """process where arraySearch(process.thread.Ext.call_stack, $entry,
         $entry.protection == "RWX" and $entry.allocation_private_bytes > 0 and
         $entry.callsite_trailing_bytes : "9090*" and $entry.callsite_leading_bytes : "*9090")"""
-    threads = {item["process"]["thread"].get("id") for item in selected(rule, of_image(exported))}
-    assert 4320 in threads and 4316 not in threads
+    found = selected(rule, exported.documents)
+    assert {item["process"]["name"] for item in found} == {"updater.exe"}
+    assert {item["Stackfleet"]["ImageId"] for item in found} >= {
+        item["Stackfleet"]["ImageId"] for item in exported.documents
+    }
+    threads = {thread(item).get("id") for item in found if item["Stackfleet"]["Kind"] == "user"}
+    assert threads == {4320}
 
 
 def leaves(value: Any, name: str = "") -> Iterator[str]:
@@ -207,9 +217,10 @@ def stack(*frames: Dict[str, Any], **more: Any) -> Tuple[Dict[str, Any], List[Di
 
 
 NTDLL = frame("image", "ntdll!NtWait+0x14", f"{SYSTEM}ntdll.dll", PageProtection="PAGE_EXECUTE_READ")
+GUARDED = "PAGE_EXECUTE_READWRITE|PAGE_GUARD"
 STACKS = {
     "plain": stack(NTDLL, NTDLL, frame("image", "App!~main+0x2000", "D:\\App.exe")),
-    "shell code": stack(NTDLL, frame("private", "<private>", PageProtection="PAGE_EXECUTE_READWRITE|PAGE_GUARD")),
+    "shell code": stack(NTDLL, frame("private", "<private>", PageProtection=GUARDED)),
     "cut": stack(NTDLL, Incomplete=True),
     "guessed": stack(NTDLL, Guessed=1),
     "mapped": stack(NTDLL, frame("mapped", "<mapped:Data.bin>+0x10")),
@@ -247,7 +258,13 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Tuple[Dict[str, Documen
         for number, item in enumerate(of_stack):
             address = {"Address": 0x1000 + number, "How": "unwind", "Frame": number, "TraceId": name}
             frames.append({**address, **item})
-    found = {"Finding": "unbacked", "Confidence": "likely", "Symbol": "<private>", "Evidence": "VAD", "PID": 8}
+    found = {
+        "Finding": "unbacked",
+        "Confidence": "likely",
+        "Symbol": "<private>",
+        "Evidence": "VAD",
+        "PID": 8,
+    }
     findings = [
         {**found, "Severity": "low", "TraceId": "shell code", "Technique": "T1055.012, T1134"},
         {**found, "Severity": "high", "TraceId": "shell code", "Technique": "T1055", "Finding": "gadget"},
@@ -267,7 +284,7 @@ Written = Tuple[Dict[str, Document], List[Document], str]
 
 def values(written: Written, name: str) -> Dict[str, Any]:
     """A field of `process.thread.Ext` by the names of the stacks that have it."""
-    exts = {key: item["process"].get("thread", {}).get("Ext", {}) for key, item in written[0].items()}
+    exts = {key: thread(item).get("Ext", {}) for key, item in written[0].items()}
     return {key: ext[name] for key, ext in exts.items() if name in ext}
 
 
@@ -304,7 +321,10 @@ def test_findings_are_in_the_documents_of_their_stacks(written: Written) -> None
     document = of_stacks["shell code"]
     assert document["event"]["kind"] == "alert" and document["event"]["severity"] == 73
     assert document["tags"] == ["unbacked", "gadget"]
-    assert document["threat"]["technique"] == {"id": ["T1055", "T1134"], "subtechnique": {"id": ["T1055.012"]}}
+    assert document["threat"]["technique"] == {
+        "id": ["T1055", "T1134"],
+        "subtechnique": {"id": ["T1055.012"]},
+    }
     assert "high finding gadget (likely) at <private>; VAD" in document["event"]["reason"]
     assert "rule" not in document
     assert only(loose)["tags"] == ["hidden"] and only(loose)["event"]["severity"] == 47

@@ -33,7 +33,7 @@ _WRITABLE = 1 << 1 | 1 << 11
 _COPY_ON_WRITE = 1 << 9
 """CopyOnWrite of a present entry."""
 _READONLY, _EXECUTE_READ, _READWRITE, _WRITECOPY, _EXECUTE_READWRITE, _EXECUTE_WRITECOPY = 1, 3, 4, 5, 6, 7
-"""MM_READONLY and others: values of VadFlags.Protection, and of Protection in an entry that is not present."""
+"""MM_READONLY and others: VadFlags.Protection, and Protection of an entry that is not present."""
 _PROTECTION_SHIFT = 5
 _SOFT_WRITABLE = (4, 6)
 """MM_READWRITE and MM_EXECUTE_READWRITE: the low bits of Protection in an entry that is not present."""
