@@ -96,7 +96,7 @@ class Documents:
         database = self._database
         images = database.table("SELECT ImageId FROM hosts ORDER BY Host, ImageId").column(0).to_pylist()
         for image_id in images:
-            # The frames of one image fit into memory, those of a lake may not.
+            # The frames of one image fit into memory; the frames of a whole lake may not.
             database.narrow([image_id])
             for statement in (_STACKS, _LOOSE):
                 for row in database.rows(statement.format(where=self._where)):
@@ -156,7 +156,7 @@ class Documents:
             summary = [UNKNOWN]
         unbacked: Optional[bool] = NOBODY in modules
         if not unbacked and (row.get("Unbacked") is None or row.get("Incomplete") or row.get("Guessed")):
-            # What is missing may be unbacked.
+            # A missing frame may be unbacked.
             unbacked = None
         return {
             "call_stack": list(map(_entry, frames)),

@@ -129,8 +129,8 @@ def test_stacks_and_findings_reach_the_sketch(runner: Runner, nights: Nights) ->
 
 def test_exit_codes_are_stated_once() -> None:
     """The page has those of the program, and no other page has a list of its own."""
-    rows = [line.split(" | ") for line in section(CODES).splitlines() if line.startswith("| ")]
-    stated = {int(row[0].strip("| ")) for row in rows if row[0].strip("| ").isdigit() and row[1].strip()}
+    rows = [[cell.strip() for cell in line.split("|")[1:]] for line in section(CODES).splitlines()]
+    stated = {int(row[0]) for row in rows if row and row[0].isdigit() and row[1]}
     assert stated == {exits.DONE, exits.WRONG_USE, exits.INCOMPLETE, exits.INTERRUPTED}
     for path in pages.documents():
         if path != PAGE and not path.name.startswith("from-"):

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What pages show of the code at an address: their protection now, what a process changed, bytes around.
+"""The protection of a page of code now, the pages that a process has changed, the bytes around an address.
 
     pages = image.service(CodePages)
     pages.protection(space, region, address), pages.private_bytes(space, region), pages.around(space, address)
@@ -44,7 +44,7 @@ _WIDE = 8
 
 
 class CodeHere(NamedTuple):
-    """What the pages at the address of a frame show; None stands for what is unknown, or was not asked.
+    """Facts that the pages at the address of a frame show; None if a fact is unknown, or was not asked.
 
     Attributes:
         protection: protection of the page now, as Volatility names it
@@ -161,7 +161,7 @@ class CodePages:
                     return None
                 count += shared != pagetable.target(entry, _WIDE)
             elif entry & pagetable.PROTOTYPE:
-                # Shared with the section. In private memory: with equal pages, and nothing shows protection.
+                # A page of the section. In private memory: one of several equal pages, of unknown protection.
                 if view is None or not view.shares(entry, address, pointer_size):
                     return None
             else:

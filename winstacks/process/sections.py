@@ -187,7 +187,7 @@ class SectionView:
 
     @property
     def key(self) -> Tuple[int, int, int]:
-        """What views of the same pages have in common."""
+        """Key that views of the same pages share."""
         return self.prototypes, self.count, self.entry_size
 
     @property

@@ -87,7 +87,7 @@ class FrameFacts(Protocol):
         """Returns what module and memory the address is in."""
 
     def code(self, frame: NamedFrame) -> CodeHere:
-        """Returns what the pages there show."""
+        """Returns the facts that the pages there show."""
 
 
 class NamedFrame:
@@ -130,7 +130,7 @@ class NamedFrame:
 
     @property
     def code(self) -> CodeHere:
-        """What the pages at the address show, read at each use: only one table has it."""
+        """Facts that the pages at the address show, read at each use: one table alone has them."""
         return self._facts.code(self)
 
 
@@ -358,7 +358,7 @@ class _AtReturn:
         return self._facts.find_details(frame, self.back)
 
     def code(self, frame: NamedFrame) -> CodeHere:
-        """Returns what the pages there show."""
+        """Returns the facts that the pages there show."""
         return self._facts.find_code(frame, self.back)
 
 
