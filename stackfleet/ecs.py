@@ -45,7 +45,8 @@ WIN32 = frozenset(
 
 _TECHNIQUE = re.compile(r"\b(T[0-9]{4})(\.[0-9]{3})?\b")
 _FILE_OF_MAPPING = re.compile(r"<mapped:(.+)>\+0x[0-9a-f]+$", re.DOTALL)
-_KERNEL_HALF = 1 << 63
+_KERNEL_HALF, _NARROW_KERNEL_HALF = 1 << 63, 1 << 31
+"""Lowest address of a kernel; with a kernel of 32 bits, unless Windows was started with /3GB."""
 
 _FRAME = (
     *("Address", "Module", "ModulePath", "ModuleStamp", "ModuleSize", "Symbol", "Backing", "PageProtection"),
@@ -107,10 +108,7 @@ class Documents:
     def messages(self) -> list[str]:
         """Returns messages about documents without a time, and checks that could not run."""
         found = (
-            (
-                self._timeless,
-                "{:,} documents have no @timestamp: their images show no time of capture",
-            ),
+            (self._timeless, "{:,} documents have no @timestamp: their images show no time of capture"),
             (self._unchecked, "in {:,} cases a check could not run: no finding there means nothing"),
         )
         return [text.format(number) for number, text in found if number]
@@ -171,9 +169,10 @@ class Documents:
         """Returns the innermost module in user mode that is not one of WIN32; empty if there is none."""
         if row["Kind"] == KERNEL or not row["PID"]:
             return {}
+        kernel = _NARROW_KERNEL_HALF if row["HostArch"] == "x86" else _KERNEL_HALF
         for frame, name in zip(frames, modules):
             path = frame["ModulePath"] or ""
-            if int(frame["Address"] or "0", 16) >= _KERNEL_HALF:
+            if int(frame["Address"] or "0", 16) >= kernel:
                 continue
             if name in WIN32 and (not path or is_beneath(path, WINDOWS)):
                 continue
