@@ -25,7 +25,7 @@ from ..memory.image import AddressSpace
 from ..names.places import FUZZY
 from ..names.symbolizer import AddressNamer, Name, Symbolizer
 from ..names.usermodules import vad_at
-from ..process.codepages import CodeHere, CodePages
+from ..process.presentcode import CodeHere, PresentCode
 from ..tracedb.decode.recorded import RecordedStack
 from .decode import keys
 from .decode.keys import KeyPart
@@ -186,7 +186,7 @@ class NamedFrames:
         self.image = symbolizer.image
         self._symbolizer = symbolizer
         self._identities = ModuleIdentities(symbolizer.image)
-        self._pages = symbolizer.image.service(CodePages)
+        self._pages = symbolizer.image.service(PresentCode)
         self._kept: Dict[AddressNamer, SpaceFrames] = {}
         self._count = 0
 
@@ -290,7 +290,7 @@ class _Facts:
     """
 
     def __init__(
-        self, names: AddressNamer, modules: SpaceModules, pages: CodePages, space: AddressSpace
+        self, names: AddressNamer, modules: SpaceModules, pages: PresentCode, space: AddressSpace
     ) -> None:
         self._names = names
         self._modules = modules

@@ -2,7 +2,7 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The protection of a page of code now, the pages that a process has changed, the bytes around an address.
 
-    pages = image.service(CodePages)
+    pages = image.service(PresentCode)
     pages.protection(space, region, address), pages.private_bytes(space, region), pages.around(space, address)
 
 A VAD has the first protection of an allocation: page table entries show whether code can be written or run
@@ -58,8 +58,8 @@ class CodeHere(NamedTuple):
     trailing: Optional[str] = None
 
 
-class CodePages:
-    """Reads pages of code. Made as `image.service(CodePages)`."""
+class PresentCode:
+    """Reads pages of code. Made as `image.service(PresentCode)`."""
 
     def __init__(self, image: Image) -> None:
         self._image = image

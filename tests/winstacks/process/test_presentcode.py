@@ -19,8 +19,8 @@ from tests.forge.process import Process
 from winstacks.memory.decode.pagetable import PAGE_SIZE
 from winstacks.memory.image import AddressSpace
 from winstacks.names.usermodules import vad_at
-from winstacks.process import codepages
-from winstacks.process.codepages import CodePages
+from winstacks.process import presentcode
+from winstacks.process.presentcode import PresentCode
 from winstacks.process.regions import Region
 from winstacks.process.sections import UNREAD, ImageSections
 from winstacks.process.spaces import AddressSpaces
@@ -43,13 +43,13 @@ class Forged(NamedTuple):
         opened = context.open_image(self.kernel.image(), folder)
         space = next(item for item in AddressSpaces.list_spaces(opened.image) if item.pid == 1000)
         listed = sorted(opened.image.service(regions).list_regions(space)[0])
-        return Read(opened.image.service(CodePages), space, lambda address: vad_at(listed, address))
+        return Read(opened.image.service(PresentCode), space, lambda address: vad_at(listed, address))
 
 
 class Read(NamedTuple):
     """The forged process, as it is read."""
 
-    pages: CodePages
+    pages: PresentCode
     space: AddressSpace
     region: Callable[[int], Optional[Region]]
 
@@ -146,7 +146,7 @@ def test_there_is_an_end_to_the_pages_that_are_counted(
 ) -> None:
     """A hostile image maps the same few page tables everywhere."""
     read = forge().read(tmp_path)
-    monkeypatch.setattr(codepages, "MOST_PAGES", 0)
+    monkeypatch.setattr(presentcode, "MOST_PAGES", 0)
     with caplog.at_level(logging.WARNING):
         assert read.private(PRIVATE) == 3 * PAGE_SIZE
         assert read.private(BASE) is None and read.private(BASE) is None
