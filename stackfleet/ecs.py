@@ -9,6 +9,8 @@ unknown is absent: docs/ecs.md has the list.
 from __future__ import annotations
 
 import datetime
+import itertools
+import operator
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Optional
@@ -55,8 +57,8 @@ _FRAME = (
 _FINDING = ("Severity", "Confidence", "Finding", "Symbol", "Evidence", "Innocent", "Technique", "Status")
 
 
-def _packed(names: Sequence[str]) -> str:
-    return f"struct_pack({', '.join(f'{name} := {name}' for name in names)})"
+def _packed(names: Sequence[str], table: str) -> str:
+    return f"struct_pack({', '.join(f'{name} := {table}.{name}' for name in names)})"
 
 
 _HOST = """\
@@ -64,16 +66,19 @@ _HOST = """\
  FROM image JOIN hosts USING (ImageId))"""
 
 _STACKS = f"""\
-SELECT * FROM (SELECT * FROM traces WHERE {{where}}) JOIN {_HOST} USING (ImageId)
-LEFT JOIN (SELECT ImageId, TraceId, list({_packed(_FRAME)} ORDER BY Frame) AS Frames
-           FROM frames GROUP BY ALL) USING (ImageId, TraceId)
-LEFT JOIN (SELECT ImageId, TraceId, list({_packed(_FINDING)} ORDER BY Row) AS Findings
+SELECT s.* EXCLUDE (Stack, Modules), h.* EXCLUDE (ImageId), Findings,
+       CASE WHEN f.Frame IS NOT NULL THEN {_packed(_FRAME, "f")} END AS OfFrame
+FROM (SELECT * FROM traces WHERE {{where}}) s JOIN {_HOST} h USING (ImageId)
+LEFT JOIN frames f USING (ImageId, TraceId)
+LEFT JOIN (SELECT ImageId, TraceId, list({_packed(_FINDING, "findings")} ORDER BY Row) AS Findings
            FROM findings WHERE Severity IS NOT NULL GROUP BY ALL) USING (ImageId, TraceId)
-ORDER BY Row"""
+ORDER BY s.Row, f.Frame"""
+"""A row for each frame of each stack, and one for a stack without frames. DuckDB sorts rows on the disk if
+they do not fit into memory; lists of frames would have to fit."""
 
 _LOOSE = f"""\
 SELECT ImageId, TraceId, Kind, PID, Process, ProcessOffset, TID, StackKey, f.Status, Host, ComputerName,
-       CaptureTime, BootTime, BuildLab, HostArch, [{_packed(_FINDING)}] AS Findings
+       CaptureTime, BootTime, BuildLab, HostArch, [{_packed(_FINDING, "f")}] AS Findings, Row
 FROM (SELECT * FROM findings WHERE Severity IS NOT NULL AND {{where}}) f JOIN {_HOST} USING (ImageId)
 WHERE NOT EXISTS (SELECT 1 FROM traces t WHERE t.ImageId = f.ImageId AND t.TraceId = f.TraceId)
 ORDER BY Row"""
@@ -97,12 +102,14 @@ class Documents:
         database = self._database
         images = database.table("SELECT ImageId FROM hosts ORDER BY Host, ImageId").column(0).to_pylist()
         for image_id in images:
-            # The frames of one image fit into memory; the frames of a whole lake may not.
             database.narrow([image_id])
             for statement in (_STACKS, _LOOSE):
-                for row in database.rows(statement.format(where=self._where)):
+                rows = database.rows(statement.format(where=self._where))
+                for _, of_stack in itertools.groupby(rows, operator.itemgetter("Row")):
+                    row, *more = of_stack
+                    frames = [each["OfFrame"] for each in (row, *more) if each.get("OfFrame")]
                     self._timeless += row["CaptureTime"] is None
-                    yield self._document(row)
+                    yield self._document({**row, "Frames": frames})
             self._unchecked += database.value("SELECT count(*) FROM findings WHERE Severity IS NULL")
 
     def messages(self) -> list[str]:
@@ -147,7 +154,7 @@ class Documents:
         return _known(document)
 
     def _call_stack(self, row: dict[str, Any]) -> dict[str, Any]:
-        frames = row.get("Frames") or []
+        frames = row["Frames"]
         modules = [module_of(frame) for frame in frames]
         summary = [name for place, name in enumerate(modules) if not place or modules[place - 1] != name]
         if not frames and row.get("Incomplete"):

@@ -100,7 +100,7 @@ class NamedFrame:
         unbacked: whether Unbacked counts the frame; None if the image does not show it
     """
 
-    __slots__ = ("_details", "_facts", "address", "name", "shown", "unbacked")
+    __slots__ = ("_code", "_details", "_facts", "address", "name", "shown", "unbacked")
 
     def __init__(
         self,
@@ -116,6 +116,7 @@ class NamedFrame:
         self.unbacked: Optional[bool] = None if backing == UNKNOWN else backing in UNBACKED
         self._facts = facts
         self._details: Optional[FrameDetails] = None
+        self._code: Optional[CodeHere] = None
 
     def symbol(self, mask: int = -1) -> str:
         """Returns the column Symbol of a frame with a name; see `with_address` for its short form."""
@@ -130,8 +131,10 @@ class NamedFrame:
 
     @property
     def code(self) -> CodeHere:
-        """Facts that the pages at the address show, read at each use: one table alone has them."""
-        return self._facts.code(self)
+        """The facts that the pages at the address show, read at the first use: one table alone has them."""
+        if self._code is None:
+            self._code = self._facts.code(self)
+        return self._code
 
 
 def stack_text(frames: Collection[NamedFrame], mask: int = -1) -> str:
