@@ -20,7 +20,17 @@ from . import exits, provenance, query_cli
 from .job import Custody, Limits, Reading
 from .lake import Depth, Lake, LakeError
 from .outfile import say
-from .planning import Inputs, Plan, Settings, WrongUseError, absolute, find_inputs, folders, plan
+from .planning import (
+    Inputs,
+    Plan,
+    Settings,
+    WrongUseError,
+    absolute,
+    find_inputs,
+    folders,
+    given_folders,
+    plan,
+)
 
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _TIMES = {"": 1, "s": 1, "m": 60, "h": 3600}
@@ -219,7 +229,7 @@ def _settings(options: argparse.Namespace) -> Settings:
         "plugin_dirs": folders(options.plugin_dirs),
         "symbol_dirs": folders(options.symbol_dirs),
         "cache_path": options.cache_path and absolute(options.cache_path),
-        "binaries": _binaries(options.binaries),
+        "binaries": given_folders(options.binaries),
     }
     names = (field.name for field in dataclasses.fields(Reading))
     reading = Reading(**{name: given.get(name, getattr(options, name)) for name in names})
@@ -228,19 +238,6 @@ def _settings(options: argparse.Namespace) -> Settings:
     )
     limits = Limits(options.timeout, options.memory, options.retries)
     return Settings(reading, limits, run_custody, options.retry_failed)
-
-
-def _binaries(text: str) -> tuple[str, ...]:
-    """Returns the folders of --binaries.
-
-    Raises:
-        WrongUseError: one of them is no folder
-    """
-    paths = folders(text)
-    for folder in paths:
-        if not os.path.isdir(folder):
-            raise WrongUseError(f"--binaries: there is no folder {provenance.shown(folder)}")
-    return paths
 
 
 def _run(options: argparse.Namespace) -> int:

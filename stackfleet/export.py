@@ -17,7 +17,7 @@ from .layout import TABLES, TRACES
 from .sqltext import one_of
 from .timesketch import Events
 
-FOLDED, JSONL, SPEEDSCOPE, TIMESKETCH = "folded", "jsonl", "speedscope", "timesketch"
+ECS, FOLDED, JSONL, SPEEDSCOPE, TIMESKETCH = "ecs", "folded", "jsonl", "speedscope", "timesketch"
 
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 """The text by which Speedscope recognises its own format."""
@@ -32,10 +32,18 @@ class Export:
     Args:
         table: one of TABLES, for JSON lines
         kinds: kinds of the stacks; all when empty
+        binaries: folders with files of modules, whose hashes ECS has
     """
 
-    def __init__(self, database: Database, table: str = TRACES, kinds: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        database: Database,
+        table: str = TRACES,
+        kinds: Sequence[str] = (),
+        binaries: Sequence[str] = (),
+    ) -> None:
         assert table in TABLES
+        self._binaries = binaries
         self._database = database
         self._table = table
         self._where = one_of("Kind", kinds) if kinds else "true"
@@ -86,6 +94,15 @@ class Export:
         yield from events.lines()
         self.messages += events.messages()
 
+    def ecs(self) -> Iterator[str]:
+        """Yields documents of the Elastic Common Schema."""
+        # Files of modules are read with Volatility: other commands start faster without it.
+        from .ecs import Documents
+
+        documents = Documents(self._database, self._where, self._binaries)
+        yield from map(output.json_line, documents.documents())
+        self.messages += documents.messages()
+
     def _stacks(self) -> Iterable[dict[str, Any]]:
         return self._database.rows(
             "SELECT ImageId, Host, Process, Stack, total(Count) AS Count "
@@ -96,6 +113,7 @@ class Export:
 
 
 LINES: dict[str, Callable[[Export], Iterator[str]]] = {
+    ECS: Export.ecs,
     FOLDED: Export.folded,
     JSONL: Export.jsonl,
     SPEEDSCOPE: Export.speedscope,

@@ -209,6 +209,19 @@ def folders(text: str) -> tuple[str, ...]:
     return tuple(absolute(folder) for folder in text.split(";") if folder)
 
 
+def given_folders(text: str) -> tuple[str, ...]:
+    """Returns the folders of --binaries.
+
+    Raises:
+        WrongUseError: one of them is no folder
+    """
+    paths = folders(text)
+    for folder in paths:
+        if not os.path.isdir(folder):
+            raise WrongUseError(f"--binaries: there is no folder {provenance.shown(folder)}")
+    return paths
+
+
 def _reason(
     before: Manifest, path: str, file: Input, reading: Reading, found: dict[str, str]
 ) -> Optional[str]:

@@ -22,7 +22,7 @@ from .lake import Contents, Depth, Lake, LakeError
 from .layout import TABLES, TRACES
 from .manifests import DONE
 from .outfile import opened, say
-from .planning import WrongUseError, folders
+from .planning import WrongUseError, folders, given_folders
 from .questions import KEYS, Question
 
 MOST_NAMED = 20
@@ -150,16 +150,18 @@ def _add_export(add: Add) -> None:
     command.add_argument("--to", required=True, choices=sorted(LINES), help="output format")
     command.add_argument("--output", metavar="FILE", help="output file (default: standard output)")
     command.add_argument("--table", choices=list(TABLES), default=TRACES, help="table, with --to jsonl")
+    text = "folders with files of modules, separated by ;: --to ecs has their hashes"
+    command.add_argument("--binaries", default="", help=text)
     _add_kind(command)
 
 
 def _export(options: argparse.Namespace) -> int:
-    lake = Lake(options.lake)
+    lake, binaries = Lake(options.lake), given_folders(options.binaries)
 
     def write(contents: Contents) -> None:
         with Database(lake, contents=contents) as database, opened(options.output) as stream:
             _name_versions(database)
-            export = Export(database, options.table, options.kind)
+            export = Export(database, options.table, options.kind, binaries)
             for line in export.lines(options.to):
                 stream.write(line.encode("utf-8", "replace") + b"\n")
             stream.flush()

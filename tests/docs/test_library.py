@@ -7,8 +7,14 @@
 
 from __future__ import annotations
 
+import os
+import pathlib
 import re
+import subprocess
+import sys
 from typing import List
+
+import pytest
 
 from . import pages
 
@@ -37,3 +43,17 @@ def test_the_first_stack_takes_as_many_lines_as_the_page_says() -> None:
     assert said and len(programs("")[0]) == words[said.group(1)]
     before = re.search(r"Its first stack then takes (\d+) lines", pages.read(PAGE))
     assert before and [len(lines) for lines in programs("What `open` replaces")] == [int(before.group(1))]
+
+
+@pytest.mark.once
+def test_the_short_programs_are_typed(tmp_path: pathlib.Path) -> None:
+    """A user's type checker finds no fault in them: what may be absent is asked for."""
+    pytest.importorskip("mypy")
+    for number, lines in enumerate(programs("Ten short programs")):
+        (tmp_path / f"program{number}.py").write_text("\n".join(lines) + "\n")
+    options = ["--strict", "--follow-imports=silent", "--ignore-missing-imports", "--config-file="]
+    command = [sys.executable, "-m", "mypy", *options, "--explicit-package-bases", "--cache-dir", os.devnull]
+    done = subprocess.run(
+        [*command, str(tmp_path)], cwd=pages.ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -5,17 +5,14 @@
 from __future__ import annotations
 
 import datetime
-import email
-import http.server
 import json
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
-import threading
 import types
-from typing import Any, Dict, Iterator, List
+from typing import Iterator, List
 
 import pytest
 
@@ -26,6 +23,7 @@ from tests.conftest import ROOT
 from tests.support import fleetlakes
 from tests.support.fleetrun import fleet
 from tests.support.only import only
+from tests.support.timesketchserver import TimesketchServer, running
 
 START = datetime.datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=datetime.timezone.utc)
 
@@ -103,41 +101,14 @@ def test_jsonl(lake: pathlib.Path) -> None:
     assert [row["Finding"] for row in findings] == ["unbacked", "hidden", "start_mismatch"]
 
 
-class Stub(http.server.BaseHTTPRequestHandler):
-    """A server that takes uploads as Timesketch's does, and keeps the events."""
-
-    events: List[Dict[str, Any]] = []
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        head = f"Content-Type: {self.headers['Content-Type']}\r\n\r\n".encode()
-        for part in email.message_from_bytes(head + body).walk():
-            if part.get_param("name", header="Content-Disposition") == "events":
-                content = part.get_payload(decode=True)
-                assert isinstance(content, bytes)
-                self.events += [json.loads(line) for line in content.splitlines()]
-        answer = json.dumps({"objects": [{"id": 1, "searchindex": {"index_name": "stub"}}], "meta": {}})
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.end_headers()
-        self.wfile.write(answer.encode())
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture
-def server() -> Iterator[str]:
-    with http.server.HTTPServer(("127.0.0.1", 0), Stub) as listening:
-        thread = threading.Thread(target=listening.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{listening.server_port}"
-        listening.shutdown()
-        thread.join()
+def server() -> Iterator[TimesketchServer]:
+    with running() as listening:
+        yield listening
 
 
 def test_the_client_of_timesketch_sends_the_whole_file(
-    lake: pathlib.Path, tmp_path: pathlib.Path, server: str
+    lake: pathlib.Path, tmp_path: pathlib.Path, server: TimesketchServer
 ) -> None:
     importer = pytest.importorskip("timesketch_import_client.importer")
     file = tmp_path / "events.jsonl"
@@ -146,23 +117,23 @@ def test_the_client_of_timesketch_sends_the_whole_file(
     assert "3 stacks have no time and are left out" in done.stderr
     assert "2 fields were longer" in done.stderr
     requests = pytest.importorskip("requests")
-    api = types.SimpleNamespace(session=requests.Session(), api_root=server)
+    api = types.SimpleNamespace(session=requests.Session(), api_root=server.address)
     sketch = types.SimpleNamespace(api=api, id=1, my_acl=["write"])
     with importer.ImportStreamer() as streamer:
         streamer.set_sketch(sketch)
         streamer.set_timeline_name("stacks")
         streamer.add_file(str(file))
-    assert len(Stub.events) == len(file.read_text().splitlines()) == 4
-    for event in Stub.events:
+    assert len(server.events) == len(file.read_text().splitlines()) == 4
+    for event in server.events:
         assert event["message"]
         assert event["timestamp_desc"] in ("Thread started", "Process started", "Memory captured")
         assert event["datetime"].startswith("2026-01-02T0")
         assert all(len(str(value).encode()) <= MOST_BYTES for value in event.values())
         assert not [name for name, value in event.items() if isinstance(value, int) and value >= 1 << 63]
         assert event["Host"] == "PC"
-    found = {event["Finding"]: event["timestamp_desc"] for event in Stub.events if "Finding" in event}
+    found = {event["Finding"]: event["timestamp_desc"] for event in server.events if "Finding" in event}
     assert found == {"unbacked": "Thread started", "hidden": "Memory captured"}
-    thread = Stub.events[0]
+    thread = server.events[0]
     assert thread["ProcessOffset"] == "0x8000000000000000"
     assert datetime.datetime.fromisoformat(thread["datetime"]) == START
 

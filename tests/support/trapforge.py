@@ -14,7 +14,7 @@ from tests.forge.kernels import KnownKernel
 from tests.forge.thread import Thread
 from tests.forge.trapentries import X64, X86_BLUE, X86_OLD, Entry, Registers
 from tests.support.trapsets import FILLS, every_entry, expected_kind, filled, registers_64, registers_86
-from winstacks.columns.dictionary import REGISTERS
+from winstacks.columns.registers import REGISTERS
 
 TOP_DISTANCE = {X64: 0x190, X86_OLD: 0x29C, X86_BLUE: 0x8C}
 PID = 1000

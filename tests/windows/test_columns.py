@@ -27,7 +27,8 @@ from tests.forge.context import Opened
 from tests.support import grid
 from tests.support.grid import Node
 from winstacks.columns import dictionary
-from winstacks.columns.dictionary import ARM64_REGISTERS, COLUMNS, REGISTERS
+from winstacks.columns.dictionary import COLUMNS
+from winstacks.columns.registers import ARM64_REGISTERS, REGISTERS
 from winstacks.columns.tables import BRIEF, FLAT, KEYS, TABLES, WRITERS
 from winstacks.names.symbolizer import AddressNamer
 from winstacks.rows.grid import TYPES

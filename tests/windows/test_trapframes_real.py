@@ -18,7 +18,7 @@ from tests.support.only import only
 from tests.support.real_trapframes import RealFrame
 from tests.support.trapimages import LiveImage, Row, with_functions
 from tests.winstacks.traps.decode.test_frame import X86_TO_COLUMN
-from winstacks.columns.dictionary import REGISTERS
+from winstacks.columns.registers import REGISTERS
 
 pytestmark = pytest.mark.shared
 

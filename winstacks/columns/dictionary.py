@@ -28,6 +28,7 @@ from __future__ import annotations
 from typing import Dict, Iterable, NamedTuple, Tuple
 
 from . import words
+from .registers import ARM64_REGISTERS, REGISTERS
 from .words import Words
 
 STR, INT, BOOL, HEX, ADDRESS = "str", "int", "bool", "hex", "address"
@@ -66,20 +67,6 @@ class Column(NamedTuple):
 def names(text: str) -> Tuple[str, ...]:
     """Returns the names in a list that separates them by `, `."""
     return tuple(text.split(", "))
-
-
-X64_REGISTERS = names(
-    "Rip, Rsp, Rbp, Rax, Rcx, Rdx, Rbx, Rsi, Rdi, R8, R9, R10, R11, R12, R13, R14, R15, EFlags, ErrorCode, "
-    "FaultAddress, SegCs, SegSs, SegDs, SegEs, SegFs, SegGs, GsSwap, PreviousMode, PreviousIrql, Dr0, Dr1, "
-    "Dr2, Dr3, Dr6, Dr7, MxCsr"
-)
-"""The registers of x64 and x86. ARM64 has FaultAddress, PreviousMode and PreviousIrql, too."""
-
-ARM64_REGISTERS = ("Pc", "Sp", "Fp", words.LINK_REGISTER, *(f"X{number}" for number in range(29)), "Cpsr")
-"""The registers of ARM64."""
-
-REGISTERS = (*X64_REGISTERS, *ARM64_REGISTERS)
-"""The columns of registers, from left to right."""
 
 
 def _registers(first: int, end: int, meaning: str) -> Tuple[Column, ...]:
@@ -272,6 +259,19 @@ _ALL = (
     Column(
         "Protection", STR, "Protection of the memory there, according to the VAD, such as `PAGE_READWRITE`."
     ),
+    Column(
+        "PageProtection", STR, "Protection of the page there now: of its page table entry, or a dump's list."
+    ),
+    Column(
+        "AllocationPrivateBytes",
+        INT,
+        "Bytes of the whole VAD there that are executable and in pages of the process's own; null if that is "
+        "unknown for a page.",
+    ),
+    Column(
+        "CallsiteLeadingBytes", STR, "The 32 bytes before the address in hexadecimal, of code in no file."
+    ),
+    Column("CallsiteTrailingBytes", STR, "The 32 bytes from the address on, as CallsiteLeadingBytes."),
     Column("Status", STR, "Problems of the data in the row, in fixed words; empty if there are none.", False),
     # A file that a plugin wrote.
     Column("File output", STR, "Name of the file that the plugin wrote."),

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import Container, Dict, FrozenSet, Tuple
 
-from .dictionary import ARM64_REGISTERS, COLUMNS, HEXSTR, REGISTER, X64_REGISTERS, Column, names
+from .dictionary import COLUMNS, HEXSTR, REGISTER, Column, names
+from .registers import ARM64_REGISTERS, X64_REGISTERS
 
 
 def _table(listed: str, *own: Column) -> Tuple[Column, ...]:
@@ -40,7 +41,8 @@ TRACES = _table(
 
 FRAMES = _table(
     "ImageId, Schema, TraceId, PID, Arch, Frame, Address, Sp, Module, ModulePath, ModuleStamp, ModuleSize, "
-    "Rva, Function, Displacement, Symbol, Source, How, ReturnRegister, Backing, Protection, Status",
+    "Rva, Function, Displacement, Symbol, Source, How, ReturnRegister, Backing, Protection, PageProtection, "
+    "AllocationPrivateBytes, CallsiteLeadingBytes, CallsiteTrailingBytes, Status",
     _canonical("Address"),
     _canonical("Sp"),
 )

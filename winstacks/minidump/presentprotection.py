@@ -19,9 +19,7 @@ from ..memory.pagetables import PageTables
 from ..process.regions import PROTECTIONS
 
 _EXECUTABLE = {index for index, name in enumerate(PROTECTIONS) if "EXECUTE" in name}
-_READONLY, _EXECUTE_READ, _READWRITE, _WRITECOPY, _EXECUTE_READWRITE = 1, 3, 4, 5, 6
-_COPY_ON_WRITE = 1 << 9
-"""CopyOnWrite of _MMPTE_HARDWARE (public symbols)."""
+_READWRITE, _ACCESS = 4, 7
 _WIDE = 8
 
 
@@ -74,14 +72,8 @@ def _now(entry: int, first: Optional[int]) -> int:
         entry: its page table entry; one that leads to no page shows nothing
         first: the protection of the VAD, None outside all VADs
     """
-    executable: Optional[bool] = pagetable.executable(entry, _WIDE) if pagetable.leads(entry) else None
-    if executable is None:
+    now = pagetable.protection(entry)
+    if now is None:
         return _READWRITE if first is None else first
-    if first is not None and executable == (first in _EXECUTABLE):
-        return first
-    if pagetable.writable(entry):
-        return _EXECUTE_READWRITE if executable else _READWRITE
-    if executable:
-        return _EXECUTE_READ
-    copied = entry & pagetable.PRESENT and entry & _COPY_ON_WRITE
-    return _WRITECOPY if copied else _READONLY
+    now &= _ACCESS
+    return now if first is None or (now in _EXECUTABLE) != (first in _EXECUTABLE) else first

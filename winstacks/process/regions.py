@@ -44,7 +44,7 @@ class PageRange(NamedTuple):
     @property
     def protection_name(self) -> str:
         """The protection as Volatility's windows.vadinfo names it."""
-        return _named(self.protection)
+        return protection_name(self.protection)
 
     @property
     def executable(self) -> bool:
@@ -80,7 +80,7 @@ class Region(NamedTuple):
     @property
     def protection_name(self) -> str:
         """The first protection as Volatility's windows.vadinfo names it, or UNKNOWN_PROTECTION."""
-        return UNKNOWN_PROTECTION if self.protection is None else _named(self.protection)
+        return UNKNOWN_PROTECTION if self.protection is None else protection_name(self.protection)
 
     @property
     def executable(self) -> Optional[bool]:
@@ -93,7 +93,8 @@ class Region(NamedTuple):
         return self.pages[place] if place >= 0 and address < self.pages[place].end else None
 
 
-def _named(protection: int) -> str:
+def protection_name(protection: int) -> str:
+    """Returns a VadFlags.Protection as Volatility's windows.vadinfo names it."""
     low, high = PROTECTIONS[protection & 7], _MODIFIERS[protection >> 3 & 3]
     return f"{low}|{high}" if high and protection & 7 else low
 

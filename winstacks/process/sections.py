@@ -35,6 +35,9 @@ MAX_PAGES = 1 << 19
 MAX_KEPT = 1 << 20
 """Pages of sections whose addresses are kept; the oldest section goes first."""
 
+UNREAD = (1 << 64) - 1
+"""Stands for the address of a page whose prototype PTE is not in the image."""
+
 _TABLES_KEPT = 256
 """Page tables of processes that are kept: the one process that is being read has up to about 200."""
 
@@ -82,7 +85,7 @@ class ImageSections:
 
     def page_addresses(self, control: SectionView) -> array[int]:
         """Returns the physical address of each page of a view, 0 for a page that is not in memory."""
-        key = (control.prototypes, control.count, control.entry_size)
+        key = control.key
         addresses = self._found.get(key)
         if addresses is None:
             addresses = self._found[key] = self._read(control)
@@ -126,16 +129,29 @@ class ImageSections:
         return PageTable(data, present, tables.entry_size, tables.span // PAGE_SIZE)
 
     def _read(self, view: SectionView) -> array[int]:
-        size = view.entry_size
-        addresses = array("Q", bytes(8 * view.count))
-        for start, data in self._memory.load(view.prototypes, view.count * size).runs:
-            first = -(-(start - view.prototypes) // size)
-            skip = first * size - (start - view.prototypes)
+        addresses = self.targets(view.key)
+        for number, address in enumerate(addresses):
+            if address and (address == UNREAD or not self.is_here(address)):
+                addresses[number] = 0
+        return addresses
+
+    def targets(self, key: Tuple[int, int, int]) -> array[int]:
+        """Returns where each prototype PTE of a view leads, whether or not the image has the page.
+
+        Args:
+            key: the view's `key`
+
+        Returns:
+            Physical addresses; 0 for a page that is not in memory, UNREAD where the image lacks the entry.
+        """
+        prototypes, count, size = key
+        addresses = array("Q", [UNREAD]) * count
+        for start, data in self._memory.load(prototypes, count * size).runs:
+            first = -(-(start - prototypes) // size)
+            skip = first * size - (start - prototypes)
             whole = max(len(data) - skip, 0) // size * size
             for number, entry in enumerate(pagetable.entries(data[skip : skip + whole], size), first):
-                address = pagetable.in_section(entry, size) if entry else None
-                if address and self.is_here(address):
-                    addresses[number] = address
+                addresses[number] = (pagetable.in_section(entry, size) if entry else None) or 0
         return addresses
 
 
@@ -170,6 +186,11 @@ class SectionView:
         self.entry_size = entry_size
 
     @property
+    def key(self) -> Tuple[int, int, int]:
+        """Key that views of the same pages share."""
+        return self.prototypes, self.count, self.entry_size
+
+    @property
     def end(self) -> int:
         """The first address behind the section."""
         return self.start + self.count * PAGE_SIZE
@@ -192,6 +213,11 @@ class SectionView:
             if address:
                 first, last = max(low, start), min(low + PAGE_SIZE, end)
                 yield first, last - first, address + first - low
+
+    def shares(self, entry: int, address: int, pointer_size: int) -> bool:
+        """Returns whether a page table entry of the process means the section's page at its address."""
+        prototype = self.prototypes + (address - self.start) // PAGE_SIZE * self.entry_size
+        return pagetable.leads_to_section(entry, self.entry_size, pointer_size, prototype)
 
     def constant(self, start: int, length: int) -> bool:
         """Returns whether no process can write the section's pages of a range that it covers."""
@@ -241,8 +267,7 @@ class SectionView:
             if table.data:
                 size = table.entry_size
                 (entry,) = pagetable.entries(table.data, size, low // PAGE_SIZE % table.pages, 1)
-                prototype = self.prototypes + (low - self.start) // PAGE_SIZE * self.entry_size
-                if not pagetable.leads_to_section(entry, size, pointer_size, prototype):
+                if not self.shares(entry, low, pointer_size):
                     continue
             yield low, length, address, below
 

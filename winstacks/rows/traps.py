@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import List, Optional
 
-from ..columns.dictionary import ARM64_REGISTERS, REGISTERS, X64_REGISTERS
+from ..columns.registers import ARM64_REGISTERS, REGISTERS, X64_REGISTERS
 from ..columns.words import PROCESSOR, SWITCHED, WOW64
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import has_status, status, text

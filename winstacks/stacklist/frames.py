@@ -12,7 +12,7 @@ an address space is named once, for the tables of all plugins.
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Callable, Collection, Dict, Iterable, List, NamedTuple, Optional
+from typing import Callable, Collection, Dict, Iterable, List, NamedTuple, Optional, Protocol
 
 from ..columns.dictionary import STACK_SEPARATOR
 from ..columns.words import IMAGE, UNBACKED, UNKNOWN
@@ -25,6 +25,7 @@ from ..memory.image import AddressSpace
 from ..names.places import FUZZY
 from ..names.symbolizer import AddressNamer, Name, Symbolizer
 from ..names.usermodules import vad_at
+from ..process.presentcode import CodeHere, PresentCode
 from ..tracedb.decode.recorded import RecordedStack
 from .decode import keys
 from .decode.keys import KeyPart
@@ -79,6 +80,16 @@ class FrameDetails(NamedTuple):
     displacement: Optional[int] = None
 
 
+class FrameFacts(Protocol):
+    """Finds the facts about the address of a frame."""
+
+    def details(self, frame: NamedFrame) -> FrameDetails:
+        """Returns what module and memory the address is in."""
+
+    def code(self, frame: NamedFrame) -> CodeHere:
+        """Returns the facts that the pages there show."""
+
+
 class NamedFrame:
     """An address of a frame, with its name. Addresses are canonical.
 
@@ -89,22 +100,23 @@ class NamedFrame:
         unbacked: whether Unbacked counts the frame; None if the image does not show it
     """
 
-    __slots__ = ("_details", "_find_details", "address", "name", "shown", "unbacked")
+    __slots__ = ("_code", "_details", "_facts", "address", "name", "shown", "unbacked")
 
     def __init__(
         self,
         address: Optional[int],
         name: Optional[Name],
         shown: str,
-        find_details: Callable[[NamedFrame], FrameDetails],
+        facts: FrameFacts,
     ) -> None:
         self.address = address
         self.name = name
         self.shown = shown
         backing = None if name is None else name.backing
         self.unbacked: Optional[bool] = None if backing == UNKNOWN else backing in UNBACKED
-        self._find_details = find_details
+        self._facts = facts
         self._details: Optional[FrameDetails] = None
+        self._code: Optional[CodeHere] = None
 
     def symbol(self, mask: int = -1) -> str:
         """Returns the column Symbol of a frame with a name; see `with_address` for its short form."""
@@ -114,8 +126,15 @@ class NamedFrame:
     def details(self) -> FrameDetails:
         """The details, found at the first use: this reads the module's headers and its loader entry."""
         if self._details is None:
-            self._details = self._find_details(self)
+            self._details = self._facts.details(self)
         return self._details
+
+    @property
+    def code(self) -> CodeHere:
+        """The facts that the pages at the address show, read at the first use: one table alone has them."""
+        if self._code is None:
+            self._code = self._facts.code(self)
+        return self._code
 
 
 def stack_text(frames: Collection[NamedFrame], mask: int = -1) -> str:
@@ -132,9 +151,27 @@ def count_unbacked(frames: Iterable[NamedFrame]) -> Optional[int]:
     return None if None in counted else sum(map(bool, counted))
 
 
+class NoFacts:
+    """The facts about an address that is not in the image.
+
+    Args:
+        word: the word of Status that says why
+    """
+
+    def __init__(self, word: StatusCode) -> None:
+        self._details = FrameDetails(keys.UNREADABLE, status(word))
+
+    def details(self, frame: NamedFrame) -> FrameDetails:
+        """Returns the word alone."""
+        return self._details
+
+    def code(self, frame: NamedFrame) -> CodeHere:
+        """Returns nothing."""
+        return CodeHere()
+
+
 def _missing(word: StatusCode) -> NamedFrame:
-    details = FrameDetails(keys.UNREADABLE, status(word))
-    return NamedFrame(None, None, f"<{word.value}>", lambda _: details)
+    return NamedFrame(None, None, f"<{word.value}>", NoFacts(word))
 
 
 NOT_THERE = _missing(StatusCode.UNREADABLE)
@@ -152,6 +189,7 @@ class NamedFrames:
         self.image = symbolizer.image
         self._symbolizer = symbolizer
         self._identities = ModuleIdentities(symbolizer.image)
+        self._pages = symbolizer.image.service(PresentCode)
         self._kept: Dict[AddressNamer, SpaceFrames] = {}
         self._count = 0
 
@@ -166,7 +204,8 @@ class NamedFrames:
         if frames is None:
             for dropped in self._kept.keys() - self._symbolizer.kept_namers():
                 self._count -= self._kept.pop(dropped).forget()
-            frames = SpaceFrames(names, self._identities.for_space(names), self._grow)
+            facts = _Facts(names, self._identities.for_space(names), self._pages, space)
+            frames = SpaceFrames(names, facts, self._grow)
         self._kept[names] = frames
         return frames
 
@@ -190,14 +229,13 @@ class SpaceFrames:
         any_unbacked: whether Unbacked counts, or may count, any frame that was looked up so far
     """
 
-    def __init__(self, names: AddressNamer, modules: SpaceModules, grow: Callable[[], None]) -> None:
+    def __init__(self, names: AddressNamer, facts: _Facts, grow: Callable[[], None]) -> None:
         self.any_unbacked = False
         self._names = names
         self._grow = grow
-        # Frames refer to this object and not to their SpaceFrames, which refers to them: no reference cycle
+        # Frames refer to these objects and not to their SpaceFrames, which refers to them: no reference cycle
         # arises.
-        details = _Details(names, modules)
-        self._of_return, self._of_instruction = details.of_return, details.of_instruction
+        self._of_return, self._of_instruction = _AtReturn(facts), _AtInstruction(facts)
         self._returns: Memo[Optional[int], NamedFrame] = Memo(self._return)
         self._exact: Memo[Optional[int], NamedFrame] = Memo(self._interrupted)
 
@@ -247,22 +285,39 @@ class SpaceFrames:
         return frame
 
 
-class _Details:
-    """Finds the details of frames."""
+class _Facts:
+    """Finds the facts about addresses of one address space.
 
-    def __init__(self, names: AddressNamer, modules: SpaceModules) -> None:
+    Args:
+        space: the address space, or a half of it
+    """
+
+    def __init__(
+        self, names: AddressNamer, modules: SpaceModules, pages: PresentCode, space: AddressSpace
+    ) -> None:
         self._names = names
         self._modules = modules
+        self._pages = pages
+        self._space = space
 
-    def of_return(self, frame: NamedFrame) -> FrameDetails:
-        """Returns the details of a return address, which belongs to the code one byte before it."""
-        return self._find_details(frame, 1)
+    def find_code(self, frame: NamedFrame, back: int) -> CodeHere:
+        """Returns what the pages of a frame show; the bytes only of code that no file has."""
+        address, name = frame.address, frame.name
+        assert address is not None
+        if name is None or not name.backing:
+            return CodeHere()
+        process = self._names.process
+        vad = None if process is None else vad_at(process.vads, address - back)
+        leading, trailing = self._pages.around(self._space, address) if frame.unbacked else (None, None)
+        return CodeHere(
+            self._pages.protection(self._space, vad, address - back),
+            self._pages.private_bytes(self._space, vad),
+            leading,
+            trailing,
+        )
 
-    def of_instruction(self, frame: NamedFrame) -> FrameDetails:
-        """Returns the details of the address of an interrupted instruction."""
-        return self._find_details(frame, 0)
-
-    def _find_details(self, frame: NamedFrame, back: int) -> FrameDetails:
+    def find_details(self, frame: NamedFrame, back: int) -> FrameDetails:
+        """Returns the module and the memory of an address, which belongs to the code `back` bytes before."""
         address, name = frame.address, frame.name
         assert address is not None
         assert name is not None
@@ -291,3 +346,26 @@ class _Details:
             None if function is None else function[1],
             None if function is None else rva - function[0],
         )
+
+
+class _AtReturn:
+    """The facts about return addresses, which belong to the code one byte before them."""
+
+    back = 1
+
+    def __init__(self, facts: _Facts) -> None:
+        self._facts = facts
+
+    def details(self, frame: NamedFrame) -> FrameDetails:
+        """Returns the module and the memory there."""
+        return self._facts.find_details(frame, self.back)
+
+    def code(self, frame: NamedFrame) -> CodeHere:
+        """Returns the facts that the pages there show."""
+        return self._facts.find_code(frame, self.back)
+
+
+class _AtInstruction(_AtReturn):
+    """The facts about addresses of interrupted instructions."""
+
+    back = 0

@@ -119,6 +119,7 @@ class FlatTables:
             None if walked is None else walked.return_register,
             None if name is None else name.backing or None,
             details.protection,
+            *frame.code,
             self._texts[frame_status(frame, walked)],
         )
 

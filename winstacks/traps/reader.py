@@ -8,7 +8,7 @@ import logging
 import re
 from typing import Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
 
-from ..columns.dictionary import REGISTERS
+from ..columns.registers import REGISTERS
 from ..columns.words import EXCEPTION, PDB
 from ..memory import bulk
 from ..memory.decode.machine import Machine

@@ -3,9 +3,9 @@
 """Page tables of x86 and x64: which of the pages that one table maps are present, and where.
 
 Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 3, "Paging". For entries that are
-not present: Windows' public symbols (_MMPTE_SOFTWARE, _MMPTE_TRANSITION, _MMPTE_PROTOTYPE); for the bit Write
-of a present entry: _MMPTE_HARDWARE. Windows Internals, "Prototype PTEs", describes that an entry whose
-ProtoAddress is all ones means the VAD.
+not present: Windows' public symbols (_MMPTE_SOFTWARE, _MMPTE_TRANSITION, _MMPTE_PROTOTYPE); for the bits
+Write and CopyOnWrite of a present entry: _MMPTE_HARDWARE. Windows Internals, "Prototype PTEs", describes that
+an entry whose ProtoAddress is all ones means the VAD.
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ def round_to_pages(size: int) -> int:
 _NO_EXECUTE = 63
 _WRITABLE = 1 << 1 | 1 << 11
 """Write in a present entry: bit 1, or bit 11 on systems that may have several processors."""
+_COPY_ON_WRITE = 1 << 9
+"""CopyOnWrite of a present entry."""
+_READONLY, _EXECUTE_READ, _READWRITE, _WRITECOPY, _EXECUTE_READWRITE, _EXECUTE_WRITECOPY = 1, 3, 4, 5, 6, 7
+"""MM_READONLY and others: VadFlags.Protection, and Protection of an entry that is not present."""
 _PROTECTION_SHIFT = 5
 _SOFT_WRITABLE = (4, 6)
 """MM_READWRITE and MM_EXECUTE_READWRITE: the low bits of Protection in an entry that is not present."""
@@ -99,6 +103,23 @@ def executable(entry: int, size: int) -> bool:
     if entry & PRESENT:
         return size == 4 or not entry >> _NO_EXECUTE
     return bool(entry & _SOFT_EXECUTE)
+
+
+def protection(entry: int) -> Optional[int]:
+    """Returns the protection of a page in memory, as VadFlags.Protection; None if its entry leads to none.
+
+    Args:
+        entry: an entry of 8 bytes: shorter ones have no bit that forbids execution
+    """
+    if not leads(entry):
+        return None
+    if not entry & PRESENT:
+        return entry >> _PROTECTION_SHIFT & 0x1F
+    if entry & _COPY_ON_WRITE:
+        return _WRITECOPY if entry >> _NO_EXECUTE else _EXECUTE_WRITECOPY
+    if entry & _WRITABLE:
+        return _READWRITE if entry >> _NO_EXECUTE else _EXECUTE_READWRITE
+    return _READONLY if entry >> _NO_EXECUTE else _EXECUTE_READ
 
 
 def writable(entry: int) -> bool:

@@ -17,7 +17,7 @@ import abc
 import functools
 from typing import Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Optional, Pattern, Sequence, Tuple
 
-from ...columns.dictionary import REGISTERS
+from ...columns.registers import REGISTERS
 from ...columns.words import KERNEL, USER
 from ...memory.decode.ranges import Extents
 from ...memory.decode.structure import Field, Structure, Structures

@@ -48,6 +48,26 @@ def test_what_may_be_executed(entry: int, size: int, found: bool) -> None:
 @pytest.mark.parametrize(
     ("entry", "found"),
     [
+        # Present: MM_EXECUTE_READ, MM_EXECUTE_READWRITE (one processor, several), MM_EXECUTE_WRITECOPY.
+        *((0x5021, 3), (0x5063, 6), (0x5821, 6), (0x5221, 7)),
+        *((1 << 63 | 0x5021, 1), (1 << 63 | 0x5821, 4), (1 << 63 | 0x5221, 5)),
+        # In transition, with MM_GUARD_PAGE; in the page file; a prototype; never touched.
+        *(
+            (0x5800 | 3 << 5, 3),
+            (0x5800 | 0x16 << 5, 0x16),
+            (7 << 32 | 4 << 5, None),
+            (0x5C00, None),
+            (0, None),
+        ),
+    ],
+)
+def test_the_protection_of_a_page_in_memory(entry: int, found: Optional[int]) -> None:
+    assert pagetable.protection(entry) == found
+
+
+@pytest.mark.parametrize(
+    ("entry", "found"),
+    [
         # Present: for reading, copied when written, written (one processor, several).
         *((0x5021, False), (0x5221, False), (0x5063, True), (0x5821, True)),
         # In transition: the five kinds of access, MM_READWRITE and MM_EXECUTE_READWRITE last.

@@ -13,7 +13,7 @@ import pytest
 from tests.forge import kernels
 from tests.support import real_trapframes, traplayouts
 from tests.support.real_trapframes import RealFrame
-from winstacks.columns.dictionary import REGISTERS
+from winstacks.columns.registers import REGISTERS
 from winstacks.traps.decode.frame import EntryFacts
 from winstacks.traps.decode.trapframe_x86 import COLUMN_MEMBERS
 

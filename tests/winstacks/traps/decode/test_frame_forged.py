@@ -29,7 +29,7 @@ from tests.support.trapsets import (
     registers_64,
     registers_86,
 )
-from winstacks.columns.dictionary import REGISTERS
+from winstacks.columns.registers import REGISTERS
 from winstacks.names.decode.unwindinfo import read_unwind_info
 from winstacks.traps.decode.frame import NO_FACTS, EntryFacts, TrapBounds, TrapFrameLayout
 
