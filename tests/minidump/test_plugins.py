@@ -145,7 +145,9 @@ def test_call_stacks(opened: Opened, folder: pathlib.Path, pid: int) -> None:
 )
 def test_flat_tables(opened: Opened, folder: pathlib.Path, pid: int, of_dump: Any, of_image: Any) -> None:
     kinds = ["user", "wow64", "std", "heaplog", "heap", "lock"]
-    absent = (*OF_THE_INPUT, "Status", "ModulePath", "Incomplete")
+    # A dump has the first protection of pages that run as it says, and nothing of pages that are shared.
+    of_pages = ("PageProtection", "AllocationPrivateBytes")
+    absent = (*OF_THE_INPUT, *of_pages, "Status", "ModulePath", "Incomplete")
     expected = shown(opened.rows(of_image, pid=[pid], kinds=kinds), *absent)
     assert shown(dump(folder, pid).rows(of_dump, kinds=kinds), *absent) == expected
 

@@ -65,7 +65,7 @@ class DumpRegions:
         for module in module_list(self._dump)[0]:
             base = canonical(module.BaseOfImage)
             end = base + round_to_pages(module.SizeOfImage)
-            known.append((base, end, Region(base, end, base, True)))
+            known.append((base, end, Region(base, end, base, True, protection=None)))
         for start, _, length in self._memory():
             low = canonical(start)
             known.append((low, low + length, Region(low, low + length, 0, False, protection=None)))
