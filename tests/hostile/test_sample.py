@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A fixed sample of the writes of `python3 -m tests.hostile.tamper`: what is silent stands in docs/trust.md."""
+"""A fixed sample of the writes of `tests.hostile.tamper`: what is silent stands in docs/trust.md."""
 
 from __future__ import annotations
 
