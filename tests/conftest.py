@@ -121,7 +121,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_sessionfinish() -> None:
-    """Takes all that is left out of pytest's last searches for garbage, and writes what was measured so far.
+    """Keeps the remaining objects from pytest's last garbage collections, and writes the figures measured so far.
 
     That is for `dev.py coverage`: a worker that takes long to end is killed.
     """

@@ -49,7 +49,7 @@ class HeapSpace(NamedTuple):
 
     Attributes:
         ranges: (start, end) of all memory of the process
-        private: (start, end) of reserved ranges that no file backs
+        private: (start, end) of reserved ranges of private memory
         whole: whether the ranges come from VADs; else they come from page tables, and `private` holds every
             mapped range
         repeated: number of times that a page table leads to an earlier table or large page again; memory
