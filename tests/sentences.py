@@ -20,10 +20,10 @@ PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "docs
 MOST_WORDS = 35
 
 _END = re.compile(
-    r"(?<![ (][a-z])(?<!\be\.g)(?<!\bi\.e)(?<!\betc)(?<!\bvs)(?<!\bNo)"  # abbreviations
-    r"[.!?](?:\*\*|[)\"”`])*\s+(?=[A-Z`*\[<(“\"0-9]|--)"
+    r"(?<![ (][a-z])(?<!\be\.g)(?<!\bi\.e)(?<!\betc)(?<!\bvs)(?<!\bNo)(?<!\*\*\d)"
+    r"[.!?][)\"”`]*\s+(?=[A-Z`*\[<(“\"0-9]|--)"
 )
-"""Where a sentence ends and another begins."""
+"""Where a sentence ends and another begins. Abbreviations and bold text end none."""
 _ITEM = re.compile(r"( *)([*-]|\d+\.) +")
 _APART = re.compile(r"\s*(?:\||#|<|!\[|>|$|(?:\*\*\*|---)\s*$)")
 """Lines that are no prose: tables, headings, comments, pictures, blank lines."""
