@@ -28,6 +28,8 @@ _ITEM = re.compile(r"( *)([*-]|\d+\.) +")
 _APART = re.compile(r"\s*(?:\||#|<|!\[|>|$|(?:\*\*\*|---)\s*$)")
 """Lines that are no prose: tables, headings, comments, pictures, blank lines."""
 _CODE = re.compile(r"`[^`]*`|\]\([^)]*\)")
+_WHOLE = re.compile(r"`[^`]*`|\[[^\[\]]*\]\([^)]*\)")
+"""Code and links, which no line breaks."""
 
 
 class Paragraph(NamedTuple):
@@ -52,8 +54,8 @@ class Paragraph(NamedTuple):
 
 
 def sentences(text: str) -> List[str]:
-    """Returns the sentences of a text. No sentence ends within code or the target of a link."""
-    hidden = _CODE.sub(lambda found: "`" + "x" * (len(found.group()) - 2) + "`", text)
+    """Returns the sentences of a text. No sentence ends within code or a link."""
+    hidden = _WHOLE.sub(lambda found: "`" + "x" * (len(found.group()) - 2) + "`", text)
     ends = [0, *(found.end() for found in _END.finditer(hidden)), len(text)]
     return [text[start:end].strip() for start, end in zip(ends, ends[1:])]
 
