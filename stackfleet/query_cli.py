@@ -286,7 +286,7 @@ def _answer(options: argparse.Namespace, run: Callable[[argparse.Namespace, Data
                 _name_versions(database)
             left_out = database.value(question.left_out) if question.left_out else 0
             if left_out:
-                print(question.remarks.format(counted(left_out, "stack")), file=sys.stderr)
+                print(question.remarks.format(f"{left_out:,}"), file=sys.stderr)
             with opened(options.output) as stream:
                 output.write(table, options.format, stream, () if options.wide else _NARROW.get(run, ()))
 

@@ -300,7 +300,7 @@ ORDER BY Hosts, Guessed, Frame, Driver, ModuleStamp{most}"""
     )
 
 
-_NOT_EXACT = "left out: {} without an exact key, or incomplete (--partial includes them)"
+_NOT_EXACT = "Stacks left out, without an exact key or incomplete: {} (--partial includes them)"
 
 
 def _left_out(command: str) -> str:

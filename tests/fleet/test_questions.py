@@ -108,7 +108,7 @@ def test_rare_counts_hosts_and_ranks_by_share(lake: pathlib.Path) -> None:
 
 
 def test_what_rare_leaves_out_is_said(lake: pathlib.Path) -> None:
-    assert "left out: 2 stacks without" in fleet("rare", lake).stderr
+    assert "incomplete: 2 (--partial" in fleet("rare", lake).stderr
     done = fleet("rare", lake, "--partial", "--format", "csv")
     assert "left out" not in done.stderr
     assert {"vague", "cut"} <= {row["StackKey"] for row in csv.DictReader(io.StringIO(done.stdout))}
@@ -302,7 +302,7 @@ def test_guessed_stacks_outside_any_file_are_a_group_of_their_own(tmp_path: path
         ("one", "exact", 6),
         ("implant", "guessed", None),
     ]
-    assert "left out: 1 stack without" in called("rare", new_lake.uri).stderr
+    assert "incomplete: 1 (--partial" in called("rare", new_lake.uri).stderr
 
 
 def test_tables_fit_a_terminal_and_wide_shows_all(tmp_path: pathlib.Path) -> None:
