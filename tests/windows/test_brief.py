@@ -122,6 +122,18 @@ def test_a_narrow_terminal_loses_the_columns_of_the_list_first(
     assert first and set(first) <= set(gone)
 
 
+def test_the_explanation_of_a_check_is_wrapped(
+    opened: Opened, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = shown(opened, text_renderer.PrettyTextRenderer, "tracefindings", capsys, explain="hidden")
+    assert max(map(len, lines.splitlines())) <= 80
+    (row, *_) = json.loads(
+        shown(opened, text_renderer.JsonRenderer, "tracefindings", capsys, explain="hidden")
+    )
+    assert "\n" not in row["Explanation"]
+
+
 @pytest.mark.parametrize("renderer", [text_renderer.QuickTextRenderer, text_renderer.CSVRenderer])
 @pytest.mark.parametrize(("name", "options"), OPTIONS, ids=str)
 def test_only_the_pretty_renderer_gets_cells_of_several_lines(

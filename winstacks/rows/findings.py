@@ -18,7 +18,8 @@ from ..memory.decode.text import ShortText, counted, with_address
 from ..memory.image import Image
 from ..options import CHECKS, SEVERITIES
 from ..stacklist.imagefacts import identity
-from .grid import NOT_APPLICABLE, Grid, Hex, Row, grid_of, or_not_applicable, or_unreadable
+from . import briefgrid
+from .grid import NOT_APPLICABLE, Grid, Hex, Row, or_not_applicable, or_unreadable
 from .requested import input_kind
 
 FINDINGS = Grid.for_plugin("tracefindings")
@@ -217,7 +218,8 @@ def explained(name: str, plugin: interfaces.plugins.PluginInterface) -> interfac
     """
     _check_known("explain", [name], CHECKS)
     columns = [("Finding", str), ("What", str), ("Explanation", str)]
-    return grid_of(columns, _explanation(check_named(name), input_kind(plugin)))
+    rows = _explanation(check_named(name), input_kind(plugin))
+    return briefgrid.tree(columns, [column for column, _ in columns], rows)
 
 
 def explanation(check: Check) -> List[Tuple[str, str]]:
