@@ -9,6 +9,7 @@ import pathlib
 import pytest
 
 from tests import sentences
+from tests.support.only import only
 
 PAGE = """\
 # A heading. Not two
@@ -63,8 +64,7 @@ def test_a_long_sentence_is_found(tmp_path: pathlib.Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(sentences, "ROOT", tmp_path)
     page = tmp_path / "page.md"
     page.write_text(f"A short one:\n\n{'word ' * 35}word.\n")
-    (found,) = sentences.faults(page)
-    assert found.startswith("page.md:3: 36 words: word word")
+    assert only(sentences.faults(page)).startswith("page.md:3: 36 words: word word")
 
 
 def test_the_pages_have_lines_and_sentences_as_they_should() -> None:

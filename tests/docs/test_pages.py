@@ -20,7 +20,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.install import environments
 from tests.support.browser import Browser
-from tests.support.only import rows_of
+from tests.support.only import only, rows_of
 from tests.windows import test_trapframes_real
 from winstacks.columns.tables import FLAT
 
@@ -270,8 +270,7 @@ def test_what_plugins_share_stands_once() -> None:
     assert "columns.md" in {page for found in places.values() for page in found}
     most = {row: found for row, found in places.items() if len(found) >= tables.SHARED_OPTIONS}
     assert most == {}
-    (source,) = (found for row, found in places.items() if row.startswith("| `Source` |"))
-    assert source == {"columns.md"}
+    assert only(found for row, found in places.items() if row.startswith("| `Source` |")) == {"columns.md"}
 
 
 def test_readme_is_short() -> None:

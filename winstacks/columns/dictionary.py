@@ -372,11 +372,7 @@ _ALL = (
     Column("OwnerRole", STR, "Role of the thread for the lock.", values=_plain(words.ROLES)),
     Column("OwnerPID", INT, "ID of the process of the thread in OwnerTID."),
     Column("OwnerProcess", STR, "Name of the process of the thread in OwnerTID."),
-    Column(
-        "OwnerTID",
-        INT,
-        "ID of the thread that owns the lock; in a row `waiter` of windows.locks, of the thread that waits.",
-    ),
+    Column("OwnerTID", INT, "ID of the thread that owns the lock; in a row `waiter`, of the waiting one."),
     Column("LockCount", INT, "LockCount of a critical section; number of owners of a resource."),
     Column("ContentionCount", INT, "Number of times that a thread had to wait for the lock."),
     Column("EntryCount", INT, "EntryCount in the lock's debug information."),
