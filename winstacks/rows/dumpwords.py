@@ -2,9 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The numbers of a minidump in words, with the number behind: `PROCESSOR_ARCHITECTURE_AMD64 (9)`.
 
-Source of the names: "winnt.h", "ntstatus.h", "minidumpapiset.h", "timezoneapi.h"; ProcessExecuteFlags:
-MEM_EXECUTE_OPTION_* of phnt's "ntmmapi.h"; PlatformId of other systems: Breakpad's
-"minidump_format.h". A number without a name here is shown as a number.
+Source of the names: "winnt.h", "ntstatus.h", "minidumpapiset.h", "timezoneapi.h"; PlatformId of other
+systems: Breakpad's "minidump_format.h". A number without a name here is shown as a number.
 """
 
 from __future__ import annotations
@@ -66,20 +65,7 @@ _DUMP_TYPE = tuple(
         )
     )
 )
-_MISC_INFO = (
-    *((0x1, "MINIDUMP_MISC1_PROCESS_ID"), (0x2, "MINIDUMP_MISC1_PROCESS_TIMES")),
-    *((0x4, "MINIDUMP_MISC1_PROCESSOR_POWER_INFO"), (0x10, "MINIDUMP_MISC3_PROCESS_INTEGRITY")),
-    *((0x20, "MINIDUMP_MISC3_PROCESS_EXECUTE_FLAGS"), (0x40, "MINIDUMP_MISC3_TIMEZONE")),
-    *((0x80, "MINIDUMP_MISC3_PROTECTED_PROCESS"), (0x100, "MINIDUMP_MISC4_BUILDSTRING")),
-    (0x200, "MINIDUMP_MISC5_PROCESS_COOKIE"),
-)
 _TIME_ZONES = {0: "TIME_ZONE_ID_UNKNOWN", 1: "TIME_ZONE_ID_STANDARD", 2: "TIME_ZONE_ID_DAYLIGHT"}
-_EXECUTE_FLAGS = (
-    *((0x1, "MEM_EXECUTE_OPTION_DISABLE"), (0x2, "MEM_EXECUTE_OPTION_ENABLE")),
-    *((0x4, "MEM_EXECUTE_OPTION_DISABLE_THUNK_EMULATION"), (0x8, "MEM_EXECUTE_OPTION_PERMANENT")),
-    (0x10, "MEM_EXECUTE_OPTION_EXECUTE_DISPATCH_ENABLE"),
-    (0x20, "MEM_EXECUTE_OPTION_IMAGE_DISPATCH_ENABLE"),
-)
 _EXCEPTION_FLAGS = ((0x1, "EXCEPTION_NONCONTINUABLE"),)
 _STATES = {0x1000: "MEM_COMMIT", 0x2000: "MEM_RESERVE", 0x10000: "MEM_FREE"}
 _TYPES = {0x20000: "MEM_PRIVATE", 0x40000: "MEM_MAPPED", 0x1000000: "MEM_IMAGE"}
@@ -151,9 +137,7 @@ WORDS: Dict[str, Callable[[int], str]] = {
     "SuiteMask": lambda value: all_of(_SUITES, value),
     "ProcessIntegrityLevel": lambda value: one_of(_INTEGRITY, value),
     "ProcessCreateTime": moment,
-    "Flags1": lambda value: all_of(_MISC_INFO, value),
     "TimeZoneId": lambda value: one_of(_TIME_ZONES, value),
-    "ProcessExecuteFlags": lambda value: all_of(_EXECUTE_FLAGS, value),
     "ExceptionCode": exception_code,
     "ExceptionFlags": lambda value: all_of(_EXCEPTION_FLAGS, value),
 }
