@@ -268,6 +268,7 @@ def lint(arguments: List[str]) -> None:
     run(python, ["-m", "ruff", "format", "--check", "."])
     run(python, ["-m", "mypy"])
     run(python, ["-m", "tests.prose"])
+    run(python, ["-m", "tests.sentences"])
     lint_scripts()
 
 

@@ -16,6 +16,8 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, Optional
 
+from winstacks.memory.decode.text import counted
+
 from . import exits, provenance, query_cli
 from .job import Custody, Limits, Reading
 from .lake import Depth, Lake, LakeError
@@ -198,7 +200,7 @@ def _forget(options: argparse.Namespace) -> int:
 def _compact(options: argparse.Namespace) -> int:
     lake = _opened(options.lake)
     lake.compact()
-    say(f"{lake.uri} has {lake.files():,} files now")
+    say(f"{lake.uri} has {counted(lake.files(), 'file')} now")
     return exits.DONE
 
 
@@ -221,7 +223,7 @@ def _opened(uri: str, create: bool = False) -> Lake:
 
 def _images(count: int, singular: str, plural: str) -> str:
     """Returns a number of images with its verb."""
-    return f"1 image {singular}" if count == 1 else f"{count:,} images {plural}"
+    return counted(count, f"image {singular}", f"images {plural}")
 
 
 def _settings(options: argparse.Namespace) -> Settings:

@@ -131,7 +131,7 @@ GROUP BY Finding, Same, Hosts
 ORDER BY min(Rank) NULLS LAST, Hosts, min(Sure), Finding, Same"""
     if unchecked:
         return Question(sql)
-    note = "in {} cases a check could not run on an image (--unchecked lists them)"
+    note = "Checks that could not run on an image: {} (--unchecked lists them)"
     left_out = f"SELECT count(*) FROM findings WHERE Severity IS NULL AND {of_checks} AND {of_images}"
     return Question(sql, left_out, note)
 

@@ -15,6 +15,8 @@ from typing import Any
 
 import distributed
 
+from winstacks.memory.decode.text import counted
+
 from . import provenance, versions
 from .child_process import ChildProcess, tail
 from .job import Job, Reading
@@ -114,5 +116,6 @@ class Joining(distributed.WorkerPlugin):
     def _describe_files(self) -> str:
         """Returns in words which paths lead to other files on this worker."""
         different = [text for text in (provenance.difference(*probe) for probe in self._files) if text]
-        more = [f"and {len(different) - MOST_SAID} more paths"] if len(different) > MOST_SAID else []
+        left = len(different) - MOST_SAID
+        more = [f"and {counted(left, 'more path')}"] if left > 0 else []
         return "; ".join(different[:MOST_SAID] + more)

@@ -13,6 +13,7 @@ from typing import Callable, Optional
 
 from winstacks.columns.dictionary import SCHEMA
 from winstacks.columns.words import KINDS, SEVERITIES
+from winstacks.memory.decode.text import counted
 
 from . import exits, findings, output, questions, waits
 from .database import Database, SqlError
@@ -210,7 +211,10 @@ def _name(contents: Contents) -> None:
         print(f"stackfleet: left out: {image.called}: {image.reason}", file=sys.stderr)
     more = len(contents.damaged) - MOST_NAMED
     if more > 0:
-        print(f"stackfleet: left out: {more:,} more images: stackfleet status names them", file=sys.stderr)
+        print(
+            f"stackfleet: left out: {counted(more, 'more image')}: stackfleet status names them",
+            file=sys.stderr,
+        )
 
 
 def _name_versions(database: Database) -> None:
@@ -221,8 +225,9 @@ def _name_versions(database: Database) -> None:
     counted = database.table(other)
     for version, images in zip(*(column.to_pylist() for column in counted.columns)):
         print(
-            f"stackfleet: {images:,} of {database.images:,} images have tables of version {version}, not "
-            f"{SCHEMA}; the columns that they lack are empty. 'stackfleet run' reads these images again",
+            f"stackfleet: tables of version {version}, not "
+            f"{SCHEMA}: {images:,} of {database.images:,} images; the columns that they lack are empty. "
+            "'stackfleet run' reads these images again",
             file=sys.stderr,
         )
 

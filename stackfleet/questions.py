@@ -300,9 +300,7 @@ ORDER BY Hosts, Guessed, Frame, Driver, ModuleStamp{most}"""
     )
 
 
-_NOT_EXACT = (
-    "{} stacks are left out: their keys are not exact, or they are incomplete (--partial includes them)"
-)
+_NOT_EXACT = "Stacks left out, without an exact key or incomplete: {} (--partial includes them)"
 
 
 def _left_out(command: str) -> str:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from winstacks.memory.decode.text import process_label
+from winstacks.memory.decode.text import counted, process_label
 
 from .database import Database
 
@@ -60,10 +60,8 @@ class Events:
             "SELECT count(*) FROM traces "
             f"WHERE {self._where} AND ThreadCreateTime IS NULL AND ProcessCreateTime IS NULL"
         )
-        messages = [f"{stacks:,} stacks have no time and are left out"] if stacks else []
-        return messages + (
-            [f"{self.cut:,} fields were longer than {MOST_BYTES} bytes and are cut"] if self.cut else []
-        )
+        messages = [f"left out: {counted(stacks, 'stack')} without a time"] if stacks else []
+        return messages + ([f"cut to {MOST_BYTES} bytes: {counted(self.cut, 'field')}"] if self.cut else [])
 
     def _line(self, row: dict[str, Any], message: str, kind: str) -> str:
         event = {

@@ -121,7 +121,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_sessionfinish() -> None:
-    """Takes all that is left out of pytest's last searches for garbage, and writes what was measured so far.
+    """Writes the figures measured so far, and takes objects out of pytest's last garbage collections.
 
     That is for `dev.py coverage`: a worker that takes long to end is killed.
     """

@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from tests import prose
+from tests.support.only import only
 
 HARD = '''
 """What a page has."""
@@ -56,3 +57,16 @@ def test_pages() -> None:
     """Code in a page is no prose."""
     page = "One line that of tells.\n```\nthat of\n```\nand `that of` code\n"
     assert {fault.line for fault in prose.faults("page.md", prose.paragraphs(page))} == {1}
+
+
+def test_a_file_may_have_as_many_faults_as_are_known() -> None:
+    """One more is found, with all others of its file, and so is a number that is too high."""
+    found = [prose.Fault("a.py", 3, "advice", "text"), prose.Fault("a.py", 5, "advice", "more")]
+    assert prose.beyond(found, {"a.py": 2}) == []
+    assert prose.beyond(found, {"a.py": 1}) == ["a.py:3: advice: text", "a.py:5: advice: more"]
+    assert prose.beyond(found, {}) == ["a.py:3: advice: text", "a.py:5: advice: more"]
+    assert only(prose.beyond(found, {"a.py": 2, "b.py": 1})).startswith("b.py: 0 faults are left")
+
+
+def test_the_tree_has_no_more_faults_than_are_known() -> None:
+    assert prose.main(()) == 0

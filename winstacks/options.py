@@ -328,7 +328,7 @@ def selecting(things: str) -> List[interfaces.configuration.RequirementInterface
             "+ at any offset, one without ! in any module",
             optional=True,
         ),
-        switch("unbacked", f"Show only {things} with a frame that no image and no mapped file backs"),
+        switch("unbacked", f"Show only {things} with a frame outside all images and mapped files"),
     ]
 
 

@@ -2,9 +2,11 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The tables of the documentation that are made from the code: columns, options, words of Status, plugins.
 
-    <!-- made: plugins -->                     every plugin: its page, what it lists
-    <!-- made: columns locks -->               the columns of windows.locks
-    <!-- made: options locks -->               its options
+    <!-- made: plugins docs/ -->               every plugin by the question that it answers, and its page
+    <!-- made: columns locks -->               the columns of windows.locks; of shared ones the names
+    <!-- made: options locks -->               its options; of shared ones the names
+    <!-- made: shared columns -->              columns that several plugins have, and their words
+    <!-- made: shared options -->              options that most plugins have
     <!-- made: words Locks; freed; stale -->   words of Status: a group of `StatusCode`, and single ones
     <!-- made: values How -->                  the words of a column, and what each means
     <!-- made: machines -->                    the last measurement of whole machines (tests.machines)
@@ -16,11 +18,13 @@ The groups of `StatusCode` are the comments between its members, their meanings 
 from __future__ import annotations
 
 import ast
+import collections
+import functools
 import importlib
 import inspect
 import re
 import textwrap
-from typing import Dict, Iterable, List, NamedTuple, Sequence
+from typing import Dict, FrozenSet, Iterable, List, NamedTuple, Sequence, Tuple
 
 from volatility3.framework import interfaces
 from volatility3.framework.configuration import requirements
@@ -30,7 +34,7 @@ from tests.machines import measuring
 from winstacks import options
 from winstacks.checkedoptions import OutputFolderRequirement
 from winstacks.columns import dictionary
-from winstacks.columns.dictionary import COLUMNS
+from winstacks.columns.dictionary import COLUMNS, Column
 from winstacks.columns.tables import FLAT, TABLES
 from winstacks.columns.words import Words
 from winstacks.findings import registry
@@ -66,6 +70,25 @@ DUCKDB_TYPES = {
     dictionary.HEXSTR: "VARCHAR",
     dictionary.TIME: "TIMESTAMP",
 }
+
+
+QUESTIONS: Dict[str, Tuple[str, ...]] = {
+    "Which stacks matter, and why?": ("tracefindings", "tracereport"),
+    "What does each thread do, and what did it do last?": ("callstacks", "trapframes"),
+    "Who waits for whom?": ("waits", "locks"),
+    "Who allocated this memory, who opened this handle, who holds this object?": (
+        *("heaptraces", "handletraces", "objecttraces"),
+    ),
+    "What was recorded, and by which flags?": ("gflags", "stacktracedb"),
+    "How do I look at many stacks, or hand them on?": (
+        *("tracegraph", "minidump", "traces", "traceframes", "tracewaits", "traceimage"),
+    ),
+}
+"""The questions that README's table has, each with the plugins that answer it."""
+
+SHARED_COLUMNS, SHARED_OPTIONS = 3, 8
+"""How many plugins have a column or an option that stands on one page of its own."""
+COLUMNS_PAGE = "columns.md"
 
 
 class WordMeaning(NamedTuple):
@@ -140,6 +163,7 @@ def make(what: str) -> str:
         "duckdb": _duckdb,
         "checks": _checks,
         "machines": _machines,
+        "shared": _shared,
     }
     return "".join(f"{line}\n" for line in makers[kind](rest))
 
@@ -151,9 +175,11 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> List[str]:
 
 def _plugins(folder: str) -> List[str]:
     rows = []
-    for name in plugin_names():
-        first = inspect.getdoc(plugin(name)).split("\n\n")[0]  # type: ignore[union-attr]
-        rows.append([f"[windows.{name}]({folder}{page(name)})", " ".join(first.split())])
+    for question, names in QUESTIONS.items():
+        rows.append([f"**{question}**", ""])
+        for name in names:
+            first = inspect.getdoc(plugin(name)).split("\n\n")[0]  # type: ignore[union-attr]
+            rows.append([f"[windows.{name}]({folder}{page(name)})", " ".join(first.split())])
     return _table(["plugin", "what it does"], rows)
 
 
@@ -162,13 +188,65 @@ def column_names(name: str) -> List[str]:
     return [column.name for column in TABLES[name]]
 
 
+def _meaning(column: Column) -> str:
+    return f"{column.meaning} Values: {_listed(column.values)}." if column.values else column.meaning
+
+
+@functools.lru_cache(maxsize=None)
+def shared_columns() -> FrozenSet[str]:
+    """Returns the names of the columns that mean the same in several plugins."""
+    counts = collections.Counter(
+        column.name
+        for name in plugin_names()
+        for column in TABLES[name]
+        if column == COLUMNS.get(column.name)
+    )
+    return frozenset(name for name, count in counts.items() if count >= SHARED_COLUMNS)
+
+
+def _is_shared(column: Column) -> bool:
+    return column.name in shared_columns() and column == COLUMNS[column.name]
+
+
 def _columns(name: str) -> List[str]:
-    rows = []
-    for column in TABLES[name]:
-        meaning = f"{column.meaning} Values: {_listed(column.values)}." if column.values else column.meaning
-        null = ["yes" if column.nullable else "no"] if name in FLAT else []
-        rows.append([f"`{column.name}`", _TYPES[column.type], *null, meaning])
-    return _table(["column", "type", *(["null"] if name in FLAT else []), "meaning"], rows)
+    """Returns the table of a plugin's own columns; of a flat table all, as their order is fixed."""
+    shared = [column for column in TABLES[name] if _is_shared(column)]
+    if name in FLAT:
+        rows = [
+            [f"`{column.name}`", _TYPES[column.type], "yes" if column.nullable else "no", _pointed(column)]
+            for column in TABLES[name]
+        ]
+        return _table(["column", "type", "null", "meaning"], rows)
+    rows = [
+        [f"`{column.name}`", _TYPES[column.type], _meaning(column)]
+        for column in TABLES[name]
+        if not _is_shared(column)
+    ]
+    names = ", ".join(f"`{column.name}`" for column in shared)
+    return [
+        *_table(["column", "type", "meaning"], rows),
+        "",
+        f"Also [columns that mean the same in every plugin]({COLUMNS_PAGE}#columns): {names}.",
+    ]
+
+
+def _pointed(column: Column) -> str:
+    """Returns the meaning of a column; of a shared one, its words stand on the page of columns."""
+    if column.values and _is_shared(column):
+        return f"{column.meaning} [Values]({COLUMNS_PAGE}#columns)."
+    return _meaning(column)
+
+
+def _shared(what: str) -> List[str]:
+    """Returns what stands once: the columns or the options that plugins share, in alphabetical order."""
+    if what == "options":
+        chosen = sorted(shared_options())
+        return _table(["option", "what it does"], ([f"`{option}`", meaning] for option, meaning in chosen))
+    columns = (COLUMNS[name] for name in sorted(shared_columns(), key=str.lower))
+    return _table(
+        ["column", "type", "meaning"],
+        ([f"`{column.name}`", _TYPES[column.type], _meaning(column)] for column in columns),
+    )
 
 
 def _listed(values: Words) -> str:
@@ -200,7 +278,8 @@ def _duckdb(name: str) -> List[str]:
     ]
 
 
-def _options(name: str) -> List[str]:
+def _option_rows(name: str) -> List[Tuple[str, str]]:
+    """Returns the options of a plugin with their arguments, and what each does."""
     rows = []
     for requirement in plugin(name).get_requirements():  # type: ignore[attr-defined]
         if isinstance(requirement, _NO_OPTIONS):
@@ -216,8 +295,26 @@ def _options(name: str) -> List[str]:
         elif isinstance(requirement, interfaces.configuration.SimpleTypeRequirement):
             kind = requirement.instance_type
             takes = "" if kind is bool else " N" if issubclass(kind, int) else " TEXT"
-        rows.append([f"`{option}{takes}`", requirement.description])
-    return _table(["option", "what it does"], rows)
+        rows.append((option + takes, requirement.description))
+    return rows
+
+
+@functools.lru_cache(maxsize=None)
+def shared_options() -> FrozenSet[Tuple[str, str]]:
+    """Returns the options, with what they do, that most plugins have."""
+    counts = collections.Counter(row for name in plugin_names() for row in _option_rows(name))
+    return frozenset(row for row, count in counts.items() if count >= SHARED_OPTIONS)
+
+
+def _options(name: str) -> List[str]:
+    rows = _option_rows(name)
+    own = [[f"`{option}`", meaning] for option, meaning in rows if (option, meaning) not in shared_options()]
+    shared = ", ".join(f"`{option.split()[0]}`" for option, _ in sorted(set(rows) & shared_options()))
+    return [
+        *(_table(["option", "what it does"], own) if own else []),
+        "",
+        f"Also [options of most plugins]({COLUMNS_PAGE}#options): {shared}.",
+    ]
 
 
 def _checks(_: str) -> List[str]:

@@ -20,8 +20,9 @@ import pytest
 from tests.conftest import ROOT
 from tests.install import environments
 from tests.support.browser import Browser
-from tests.support.only import rows_of
+from tests.support.only import only, rows_of
 from tests.windows import test_trapframes_real
+from winstacks.columns.tables import FLAT
 
 from . import hooks, pages, picture, site, tables
 from .pages import Block
@@ -250,8 +251,30 @@ def test_the_figures_of_trap_frames_are_those_of_the_tests() -> None:
     assert f"| {wrong} cells |" in text
 
 
+def test_each_plugin_answers_a_question() -> None:
+    grouped = [name for names in tables.QUESTIONS.values() for name in names]
+    assert sorted(grouped) == PLUGINS
+
+
+def test_what_plugins_share_stands_once() -> None:
+    """A row of columns or options is on a few pages at most; flat tables have all their columns."""
+    places: Dict[str, Set[str]] = {}
+    for path in DOCUMENTS:
+        text = pages.read(path)
+        for what in pages.part_words(text):
+            kind, _, plugin = what.partition(" ")
+            if kind in ("columns", "options", "shared") and plugin not in FLAT:
+                for row in tables.make(what).splitlines():
+                    if row.startswith("| `"):
+                        places.setdefault(row, set()).add(path.name)
+    assert "columns.md" in {page for found in places.values() for page in found}
+    most = {row: found for row, found in places.items() if len(found) >= tables.SHARED_OPTIONS}
+    assert most == {}
+    assert only(found for row, found in places.items() if row.startswith("| `Source` |")) == {"columns.md"}
+
+
 def test_readme_is_short() -> None:
-    assert 100 <= len(pages.read(ROOT / "README.md").split("\n")) <= 250
+    assert 1_000 <= len(pages.read(ROOT / "README.md").split()) <= 2_600
 
 
 def test_a_page_opened_as_a_file_has_no_search_field(tmp_path: pathlib.Path) -> None:

@@ -71,7 +71,7 @@ def test_the_plant_is_among_the_first_ten_of_what_is_rare(night: Night) -> None:
     plant = only(row for row in whole if row["Stack"].startswith("<no-module>"))
     assert plant["Hostnames"] == [night.planted.host]
     assert plant["Among"] >= 5
-    assert "stacks are left out" in shown.stderr
+    assert "Stacks left out, without an exact key" in shown.stderr
 
 
 def test_what_was_found_comes_worst_and_rarest_first(night: Night) -> None:

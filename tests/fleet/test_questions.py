@@ -108,7 +108,7 @@ def test_rare_counts_hosts_and_ranks_by_share(lake: pathlib.Path) -> None:
 
 
 def test_what_rare_leaves_out_is_said(lake: pathlib.Path) -> None:
-    assert "2 stacks are left out" in fleet("rare", lake).stderr
+    assert "incomplete: 2 (--partial" in fleet("rare", lake).stderr
     done = fleet("rare", lake, "--partial", "--format", "csv")
     assert "left out" not in done.stderr
     assert {"vague", "cut"} <= {row["StackKey"] for row in csv.DictReader(io.StringIO(done.stdout))}
@@ -130,7 +130,7 @@ def test_findings_come_worst_and_rarest_first(lake: pathlib.Path) -> None:
     ]
     assert rows[-1]["Finding"] == "start_mismatch"
     assert len(rows) == 10
-    assert "in 8 cases a check could not run" in fleet("findings", lake).stderr
+    assert "Checks that could not run on an image: 8 (" in fleet("findings", lake).stderr
     assert len(ask("findings", lake, "--each", "--severity", "high")) == 9
     assert ask("findings", lake, "--each", "--unchecked")[-1]["Finding"] == "hidden"
 
@@ -302,7 +302,7 @@ def test_guessed_stacks_outside_any_file_are_a_group_of_their_own(tmp_path: path
         ("one", "exact", 6),
         ("implant", "guessed", None),
     ]
-    assert "1 stacks are left out" in called("rare", new_lake.uri).stderr
+    assert "incomplete: 1 (--partial" in called("rare", new_lake.uri).stderr
 
 
 def test_tables_fit_a_terminal_and_wide_shows_all(tmp_path: pathlib.Path) -> None:

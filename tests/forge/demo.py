@@ -72,7 +72,7 @@ class Finding(NamedTuple):
 
 FINDINGS = [
     Finding(
-        "A thread of updater.exe runs in memory that no file backs, the worst finding:",
+        "A thread of updater.exe runs private memory, not a module: the worst finding:",
         "windows.tracefindings --brief",
         {"Severity": "high", "Finding": "unbacked", "PID": 4312, "TID": 4320, "Symbol": "<private>"},
     ),

@@ -8,7 +8,7 @@
 Every member that a plugin reads of an undamaged image (see `members`) is overwritten: with 0, with the
 address of its own structure, with what a like structure has there, and with nonsense; both links of a list,
 and a pointer with a count, at once (see `cases`). `judging` says what becomes of the answer, `untold` whether
-SECURITY.md lists what is silent.
+docs/trust.md lists what is silent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .judging import EFFECTS, SILENT, Effect, judge
 from .target import BUILDERS, Read, Target
 
 UNLISTED = "unlisted"
-"""Silent, and of a member that SECURITY.md does not list."""
+"""Silent, and of a member that docs/trust.md does not list."""
 
 MOST = 3
 """Structures of a kind in which a member is written."""
@@ -43,7 +43,7 @@ class Result(NamedTuple):
         image: name of the image
         case: what was written
         effect: the effect
-        listed: whether SECURITY.md says that such a write cannot be told; asked of silent ones only
+        listed: whether docs/trust.md says that such a write cannot be told; asked of silent ones only
     """
 
     image: str

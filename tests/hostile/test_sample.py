@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A fixed sample of the writes of `python3 -m tests.hostile.tamper`: what is silent stands in SECURITY.md."""
+"""A fixed sample of the writes of `tests.hostile.tamper`: what is silent stands in docs/trust.md."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_each_way_of_reading_is_noted(samples: Samples) -> None:
 
 
 def test_what_cannot_be_told_is_read(samples: Samples) -> None:
-    """An entry of SECURITY.md names a member that some plugin reads, and what was looked for."""
+    """An entry of docs/trust.md names a member that some plugin reads, and what was looked for."""
     members = [
         member
         for name in ("win10-x64", "xp-x86")

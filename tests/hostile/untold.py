@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What SECURITY.md says that cannot be told: the only writes that may be silent.
+"""What docs/trust.md says that cannot be told: the only writes that may be silent.
 
 The section "What cannot be detected" has a table. The first cell of a row names members in code spans:
 `structure.member`, with `*` for any text; `structure.member unlinked` or `structure.member zero with other`
@@ -19,14 +19,14 @@ from .cases import ALONE, BOTH, UNLINKED, WITH_COUNT, Case
 from .members import Member
 from .target import Read, Target
 
-PAGE = pathlib.Path(__file__).resolve().parents[2] / "SECURITY.md"
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "trust.md"
 TITLE = "## What cannot be detected"
 
 _SPAN = re.compile(r"`([^`]+)`")
 
 
 class Entry(NamedTuple):
-    """Members of which SECURITY.md says that a write to them cannot be told.
+    """Members of which docs/trust.md says that a write to them cannot be told.
 
     Attributes:
         name: pattern of their names
@@ -66,7 +66,7 @@ def entries(text: str) -> List[Entry]:
 
 
 def known() -> List[Entry]:
-    """Returns the entries of SECURITY.md."""
+    """Returns the entries of docs/trust.md."""
     return entries(PAGE.read_text("utf-8"))
 
 

@@ -132,7 +132,7 @@ def table() -> List[List[str]]:
 
 
 def sentence() -> str:
-    """What README quotes of the last measurement: a desktop with few missing pages."""
+    """Returns the sentences that README quotes of the last measurement: a desktop with few missing pages."""
     cells = json.loads(RESULTS.read_text(encoding="utf-8"))
     share = min(cell["share"] for cell in cells if cell["share"])
     few = [cell for cell in cells if cell["share"] == share]
@@ -141,8 +141,8 @@ def sentence() -> str:
     above, alarms = _in_words(Spread(*found["above"]), " %"), _in_words(Spread(*clean["above"]), "")
     return (
         f"On forged images with {round(100 * share)} % of the pages missing, {above} of "
-        f"{found['techniques']} published techniques give a finding above `low`, and a desktop of "
-        f"{clean['processes']} processes gives {alarms} false alarms "
+        f"{found['techniques']} published techniques give a finding above `low`.\n"
+        f"A desktop of {clean['processes']} processes gives {alarms} false alarms "
         f"(median of {found['seeds']} seeds, 10th to 90th percentile): "
         "[all figures](docs/tracefindings.md#machines-in-use)."
     )

@@ -243,7 +243,7 @@ def test_an_exception_without_a_context(tmp_path: pathlib.Path) -> None:
     assert {tid for tid, *_ in innermost(found)} == {tid for tid, *_ in before}
     rows = {row["Member"]: row for _, row in found.rows(info.Info)}
     assert rows["ExceptionStream"]["Status"] == "no saved registers"
-    assert "0xc0000005" in rows["ExceptionCode"]["Value"]
+    assert rows["ExceptionCode"]["Value"] == "ACCESS_VIOLATION (0xc0000005)"
 
 
 def test_stacks_that_only_the_memory_list_has(tmp_path: pathlib.Path) -> None:
@@ -356,6 +356,8 @@ def test_what_info_lists(tmp_path: pathlib.Path) -> None:
     assert ("FileVersion", "10.0.22000.282") in values
     assert ("Flags", "MiniDumpWithAvxXStateContext (0x200000)") in values
     assert ("ProcessorArchitecture", "PROCESSOR_ARCHITECTURE_AMD64 (9)") in values
+    zone = only(value for name, value in values if name == "TimeZoneId")
+    assert zone.startswith("TIME_ZONE_ID_")
     assert ("TimeDateStamp", "2021-11-01 21:55:43 UTC (0x6180625f)") in values
     counts = {
         name: len([row for row in shown if row["Member"].startswith(name)])

@@ -230,7 +230,7 @@ def test_info(opened: Opened, tmp_path: pathlib.Path) -> None:
     assert members["NumberOfThreads"] == "3"
     assert members["Buffer"] == "procdump -ma updater.exe"
     assert members["ThreadName"] == "main\\x1b[2J"
-    assert members["ExceptionCode"] == "0xc0000005"
+    assert members["ExceptionCode"] == "ACCESS_VIOLATION (0xc0000005)"
     frames = [(row["TID"], row["Symbol"]) for depth, row in rows if depth == 2]
     assert frames[:2] == [(4316, "ntdll!NtWaitForSingleObject+0x14"), (4316, "updater!open_store+0x22")]
     assert frames[-1] == (4316, "ntdll!RtlUserThreadStart+0x21")

@@ -186,7 +186,7 @@ def test_info(tmp_path: pathlib.Path) -> None:
     assert shown["BugCheckCode"] == "0xd1 DRIVER_IRQL_NOT_LESS_OR_EQUAL"
     assert shown["BugCheckParameter2"] == "0x2: IRQL"
     assert (shown["MinorVersion"], shown["SystemUpTime"]) == ("19041", "3600 s")
-    assert shown["ExceptionCode"] == "0xc0000005"
+    assert shown["ExceptionCode"] == "ACCESS_VIOLATION (0xc0000005)"
     assert shown["\\\\??\\\\C:\\\\evil\\x1b[2J.sys".replace("\\\\", "\\")].endswith("CheckSum 0x12345")
     assert "TimeDateStamp 0x61234567" in shown["\\??\\C:\\evil\\x1b[2J.sys"]
     assert shown["gone.sys"] == f"{GONE:#x}-{GONE + 0x7FFF:#x}"

@@ -1,9 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Processes of forged images as dumps that `windows.minidump` writes, and LLDB to open them."""
+"""Processes of forged images as dumps that `windows.minidump` writes, and others' readers to open them."""
 
 from __future__ import annotations
 
+import logging
 import pathlib
 import re
 import shutil
@@ -11,6 +12,8 @@ import subprocess
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
 import pytest
+import udmp_parser
+from minidump.minidumpfile import MinidumpFile
 
 from tests.forge.context import Opened
 from tests.support.only import only
@@ -31,14 +34,38 @@ def process_of(opened: Opened, pid: int) -> Process:
 def write_dump(
     opened: Opened, process: Process, path: pathlib.Path, machine: Optional[Machine] = None
 ) -> ProcessDump:
-    """Writes the dump of a process."""
+    """Writes the dump of a process; udmp-parser, PyPI's minidump and LLDB open each."""
     dump = ProcessDump(
         opened.image, Symbolizer(opened.image), process, machine or process.space.machine, "custody"
     )
     with path.open("wb") as file:
         file.write(dump.head)
         file.writelines(dump.memory.content())
+    assert taken_by_others(path) == len(dump.threads)
     return dump
+
+
+def taken_by_others(path: pathlib.Path) -> int:
+    """Opens a dump with udmp-parser, PyPI's minidump and, where it is there, LLDB.
+
+    Returns:
+        the number of threads, on which they agree
+    """
+    parser = udmp_parser.UserDumpParser()
+    assert parser.Parse(path), path
+    count = len(parser.Threads())
+    # PyPI's minidump also wants an environment in the PEB, which is not forged.
+    logging.disable(logging.ERROR)
+    try:
+        found = MinidumpFile.parse(str(path))
+    finally:
+        logging.disable(logging.NOTSET)
+    assert len(found.threads.threads) == count
+    if LLDB is not None:
+        printed = debug(path, ["thread list"])
+        assert "was loaded" in printed[f"target create --core {path}"]
+        assert len(re.findall(r"^[* ] thread #\d+: ", printed["thread list"], re.M)) == count
+    return count
 
 
 class DebuggedThread(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Mapping
 import pytest
 from volatility3.cli import text_renderer
 from volatility3.framework import exceptions
-from volatility3.plugins.windows import traceframes, traceimage, traces
+from volatility3.plugins.windows import traceframes, traceimage, traces, tracewaits
 
 from tests.forge import context, sample, vol
 from tests.forge.context import Opened
@@ -21,7 +21,7 @@ from tests.forge.obj import Obj
 from tests.forge.process import Process
 from tests.windows import test_columns
 from tests.windows.test_columns import STACKS
-from winstacks.columns.tables import BRIEF, TABLES
+from winstacks.columns.tables import BRIEF, BRIEF_SPARE, TABLES
 from winstacks.columns.words import CHAIN_ENDS
 
 WIDTH = 120
@@ -30,6 +30,7 @@ CLASSES: Dict[str, Any] = {
     "traces": traces.StackTraces,
     "traceframes": traceframes.TraceFrames,
     "traceimage": traceimage.TraceImage,
+    "tracewaits": tracewaits.TraceWaits,
 }
 PROCESS, MODULE, FUNCTION = 14, 255, 4096
 """The longest names of a process (_EPROCESS.ImageFileName ends with a 0), a module's file and a function."""
@@ -107,6 +108,30 @@ def test_no_line_is_wider_than_the_terminal(
     lines = shown(opened, text_renderer.PrettyTextRenderer, name, capsys, brief=True, **options).splitlines()
     assert len(lines) > (1 if name == "traceimage" else 2)
     assert max(map(len, lines)) <= width
+
+
+@pytest.mark.parametrize("name", ["traces", "tracewaits", "waits"])
+def test_a_narrow_terminal_loses_the_columns_of_the_list_first(
+    name: str, opened: Opened, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = shown(opened, text_renderer.PrettyTextRenderer, name, capsys, brief=True).splitlines()
+    kept = [word.strip() for word in lines[0].split("|")]
+    gone = [column for column in BRIEF[name] if column not in kept]
+    first = BRIEF_SPARE[name][: len(gone)]
+    assert first and set(first) <= set(gone)
+
+
+def test_the_explanation_of_a_check_is_wrapped(
+    opened: Opened, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = shown(opened, text_renderer.PrettyTextRenderer, "tracefindings", capsys, explain="hidden")
+    assert max(map(len, lines.splitlines())) <= 80
+    (row, *_) = json.loads(
+        shown(opened, text_renderer.JsonRenderer, "tracefindings", capsys, explain="hidden")
+    )
+    assert "\n" not in row["Explanation"]
 
 
 @pytest.mark.parametrize("renderer", [text_renderer.QuickTextRenderer, text_renderer.CSVRenderer])

@@ -59,7 +59,7 @@ def test_a_log_of_a_32_bit_half(image: SavedImage) -> None:
     assert {(module.base, module.size) for module in log.modules} == {
         (module.base, module.size) for module in (forged.app, forged.ntdll)
     }
-    assert "1 blocks in use name no trace" in result.stderr
+    assert "not in the UMDH log: 1 block in use without a trace" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from tests.forge.context import Opened
 from tests.forge.kernel import Kernel
 from tests.minidump.test_plugins import shown
 from tests.support.only import only
+from tests.support.writtendumps import taken_by_others
 from winstacks.memory import bulk
 from winstacks.memory.decode.ranges import Extents
 from winstacks.memory.decode.statuscodes import StatusCode
@@ -128,6 +129,7 @@ def test_a_file_and_its_custody(tmp_path: pathlib.Path) -> None:
     row = only(result.rows)
     file = only(out.iterdir())
     assert row["File output"] == file.name
+    assert taken_by_others(file)
     dump = read(file)
     assert (dump.status, [stream for stream in dump.streams if stream.status]) == ((), [])
     ranges, faults = memory_ranges(dump)
@@ -187,6 +189,8 @@ def run(opened: Opened, folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch, *
     names = [column.name for column in grid.columns]
     found: Rows = []
     grid.populate(lambda node, _: found.append((node.path_depth - 1, dict(zip(names, node.values)))), None)
+    for file in folder.glob("*.dmp"):
+        taken_by_others(file)
     return found
 
 

@@ -189,7 +189,7 @@ BRIEF_SPARE: Dict[str, Tuple[str, ...]] = {
     "stacktracedb": names("Arch, Database, Process"),
     "tracefindings": names("TID, Innocent, Process, Confidence"),
     "traces": names("Process, Kind"),
-    "tracewaits": names("PID"),
+    "tracewaits": names("PID, WaitAddress, OwnerTID"),
     "waits": names("PID, WaitAddress, OwnerTID"),
     "trapframes": names("Rsp, TrapKind, FaultAddress, Process, TrapFrame, PID"),
 }

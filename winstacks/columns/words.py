@@ -70,7 +70,7 @@ IMAGE, MAPPED, PRIVATE, UNMAPPED, UNKNOWN = "image", "mapped", "private", "unmap
 BACKINGS: Words = {
     IMAGE: "a module",
     MAPPED: "a mapped file that is in no loader list",
-    PRIVATE: "process memory that no file backs",
+    PRIVATE: "memory of the process that belongs to no file",
     UNMAPPED: "no memory",
     NONE: "a kernel address in no module",
     UNLOADED: "an unloaded module was there",

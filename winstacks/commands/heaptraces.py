@@ -21,6 +21,7 @@ from ..heaps.lister import Heaps
 from ..heaps.umdh_log import loaded_modules, log_of
 from ..memory.decode.status import status
 from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.text import counted
 from ..memory.image import AddressSpace
 from ..names.usermodules import vad_at
 from ..process.vads import regions
@@ -234,8 +235,8 @@ class HeapTraces(Command[AddressSpace, Listed]):
         log, left_out = log_of(contents.groups, modules)
         if left_out:
             vollog.warning(
-                f"Process {space.pid_text} ({space.arch}): {left_out} blocks in use name no trace or "
-                "their size is not known: they are not in the UMDH log"
+                f"Process {space.pid_text} ({space.arch}): not in the UMDH log: "
+                f"{counted(left_out, 'block')} in use without a trace, or with an unknown size"
             )
         name = f"umdh.{space.file_part}.{space.arch}.log"
         return plugin.write_file(self.plugin, name, (piece.encode("utf-8") for piece in umdh.write(log)))

@@ -87,5 +87,5 @@ class TraceGraph(FlatCommand):
             raise exceptions.RenderException(f"The baseline cannot be used: {path} holds no folded stacks")
         if found.bad or found.cut:
             rest = f" and all behind line {formats.MAX_LINES}" if found.cut else ""
-            vollog.warning(f"{found.bad} lines of the baseline{rest} are not usable stacks")
+            vollog.warning(f"lines of the baseline{rest} that are no usable stacks: {found.bad}")
         return found

@@ -24,6 +24,7 @@ from ..memory.decode.memory import Memory, Range, join
 from ..memory.decode.status import NOTHING, Status, StatusItem, has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import integers
+from ..memory.decode.text import counted
 from ..memory.image import AddressSpace, Image
 from ..process import globalflag
 from ..process.decode import globalflags
@@ -49,7 +50,7 @@ class HeapSpace(NamedTuple):
 
     Attributes:
         ranges: (start, end) of all memory of the process
-        private: (start, end) of reserved ranges that no file backs
+        private: (start, end) of reserved ranges of private memory
         whole: whether the ranges come from VADs; else they come from page tables, and `private` holds every
             mapped range
         repeated: number of times that a page table leads to an earlier table or large page again; memory
@@ -201,7 +202,7 @@ class Heaps:
         if where.repeated:
             vollog.warning(
                 f"Process {space.pid_text} ({space.arch}): its page tables repeat: memory "
-                f"that {where.repeated} entries map a second time is left out"
+                f"that {counted(where.repeated, 'entry maps', 'entries map')} a second time is left out"
             )
         memory = self._image.memory_within(space, where.ranges)
         heaps = self._find_heaps(space, memory, listed or [], where.private)

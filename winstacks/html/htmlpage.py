@@ -18,7 +18,7 @@ import json
 import pathlib
 from typing import Any, Dict, Iterator, List, Mapping, Sequence
 
-from ..memory.decode.text import printable
+from ..memory.decode.text import counted, printable
 from .prefixes import PrefixTree
 
 FOLDER = pathlib.Path(__file__).resolve().parent
@@ -61,7 +61,7 @@ def page_title(about: str, paths: Sequence[str], computer: str = "") -> str:
         computer: the computer's name, empty if unknown
     """
     names = [path.replace("\\", "/").rpartition("/")[2] for path in paths]
-    others = f" and {len(names) - 1} other files" if len(names) > 1 else ""
+    others = f" and {counted(len(names) - 1, 'other file')}" if len(names) > 1 else ""
     read = f"{names[0]}{others}: " if names else ""
     return f"{read}{about}{f' ({computer})' if computer else ''}"
 

@@ -66,7 +66,7 @@ class PageLists:
         """Returns the numbers of frames.
 
         Args:
-            frames: (text, whether it is a guess, whether no file backs it), innermost first
+            frames: (text, whether it is a guess, whether the address is outside all files), innermost first
         """
         numbers = []
         for text, guess, unbacked in frames:

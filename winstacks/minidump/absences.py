@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Dict, Iterable, Iterator, List, Sequence, Tuple
 
+from ..memory.decode.text import counted
 from .decode.system import MAX_COMMENT
 from .regionrecords import Absence
 from .threadrecords import ThreadRecord
@@ -59,8 +60,9 @@ def memory_lines(absences: Sequence[Absence]) -> Iterator[str]:
     if absences:
         missing = sum(absence.missing for absence in absences)
         yield (
-            f"{missing} bytes in {len(absences)} regions are not in the image: MemoryInfoListStream lists "
-            "them as reserved, whether they were committed and paged out, or never touched:"
+            f"{missing} bytes in {counted(len(absences), 'region')} are not in the image: "
+            "MemoryInfoListStream lists them as reserved, whether they were committed and paged out, "
+            "or never touched:"
         )
     for absence in absences:
         yield f"{absence.start:#x}-{absence.end:#x}: {absence.missing} of {absence.end - absence.start} bytes"
@@ -77,5 +79,5 @@ def within_room(lines: Iterable[str]) -> str:
         else:
             fitting.append(line)
     if more:
-        fitting.append(f"{more} more lines do not fit here")
+        fitting.append(f"no room here for {counted(more, 'more line')}")
     return "\n".join(fitting)

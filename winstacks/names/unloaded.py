@@ -14,6 +14,7 @@ from ..memory.decode.memory import Memory
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.status import Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.text import counted
 from ..memory.image import Image
 from .decode import pe, unloadevents
 from .decode.unloadevents import EventLayout, UnloadEvent
@@ -108,12 +109,12 @@ class RememberedModules:
         wrong, absent = (ring[:used].count(item) for item in (_IMPOSSIBLE, None))
         if wrong:
             vollog.warning(
-                f"contradicted: MmUnloadedDrivers: by MmLastUnloadedDriver it has at least {used} drivers; "
-                f"{wrong} of them have values that no driver can have"
+                f"contradicted: MmUnloadedDrivers: by MmLastUnloadedDriver it has at least "
+                f"{counted(used, 'driver')}; drivers with impossible values: {wrong}"
             )
             return _latest_first(ring), DRIVERS_CONTRADICTED
         if absent:
-            vollog.warning(f"{absent} of at least {used} elements of MmUnloadedDrivers are not in the image")
+            vollog.warning(f"elements of MmUnloadedDrivers are not in the image: {absent} of at least {used}")
         return _latest_first(ring), status(StatusCode.MODULE_LIST_INCOMPLETE if absent else None)
 
     def ring_of_drivers(self, array: int, kernel_start: int) -> List[Unloaded]:

@@ -21,6 +21,7 @@ from ..memory.decode import links
 from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import Field, MissingMemberError
+from ..memory.decode.text import counted
 from ..memory.image import Image
 from .handletables import HandleTables
 from .kernelobjects import (
@@ -400,7 +401,9 @@ def _scan(image: Image) -> Iterator[int]:
     except SCAN_ERRORS as error:
         vollog.warning(f"No scan for processes, because the kernel's symbols are incomplete: {error}")
     if skipped:
-        vollog.warning(f"{skipped} processes that the scan found are not shown: their addresses are unknown")
+        vollog.warning(
+            f"The scan found {counted(skipped, 'process', 'processes')} without a known address: not shown"
+        )
 
 
 def _virtual(image: Image, process: interfaces.objects.ObjectInterface) -> Optional[int]:

@@ -72,7 +72,7 @@ class Processors:
                 seen.add(kprcb)
                 yield finder._processor(number, kprcb)
         if repeated:
-            vollog.warning(f"{repeated} entries of KiProcessorBlock repeat the KPRCB of another processor")
+            vollog.warning(f"entries of KiProcessorBlock repeat the KPRCB of another processor: {repeated}")
 
     def _count(self) -> int:
         """Returns KeNumberProcessors, limited to what Windows supports."""

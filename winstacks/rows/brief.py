@@ -103,8 +103,8 @@ def wrapped(text: str, width: int) -> str:
 def wrapped_evidence(text: str, width: int) -> str:
     """Returns an Evidence wrapped between its words.
 
-    A word that is wider than a line is broken behind `_` and before a capital letter; a part that is still
-    wider loses its middle.
+    A word that is wider than a line is broken behind `_`, before a capital letter and between the ends of a
+    range; a part that is still wider loses its middle.
     """
     lines = [""]
     for word in text.split(" "):
@@ -136,7 +136,7 @@ def longest_piece(text: str) -> int:
 
 
 def _pieces(word: str) -> List[str]:
-    return re.split(r"(?<=_)(?=[^_])|(?<=[a-z])(?=[A-Z])", word)
+    return re.split(r"(?<=_)(?=[^_])|(?<=[a-z])(?=[A-Z])|(?<=[0-9a-f]-)(?=0x)", word)
 
 
 def shares(needed: Sequence[int], room: int) -> List[int]:

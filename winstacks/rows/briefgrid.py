@@ -92,6 +92,7 @@ _NAMES: Dict[str, Callable[[str, int], str]] = {
 _WRAPPED: Dict[str, Callable[[str, int], str]] = {
     "Evidence": wrapped_evidence,
     "Innocent": wrapped_evidence,
+    "Explanation": wrapped,
     _STATUS: wrapped,
 }
 """Functions that wrap texts. Their columns share the width that all others leave."""

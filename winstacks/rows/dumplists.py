@@ -105,7 +105,7 @@ def handles(dump: Minidump) -> Iterator[DumpEntry]:
     for handle in handle_data(dump)[0]:
         by_type.setdefault(handle.TypeName or "", []).append(handle)
     for kind, found in sorted(by_type.items()):
-        yield DumpEntry(1, text.cell(kind) or "no TypeName", f"{len(found)} handles")
+        yield DumpEntry(1, text.cell(kind) or "no TypeName", text.counted(len(found), "handle"))
         for handle in sorted(found, key=lambda one: (one.ObjectName or "", one.Handle)):
             name = "" if handle.ObjectName is None else f"{text.cell(handle.ObjectName)}, "
             value = f"{name}GrantedAccess {handle.GrantedAccess:#x}"

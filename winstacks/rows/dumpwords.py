@@ -2,14 +2,16 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The numbers of a minidump in words, with the number behind: `PROCESSOR_ARCHITECTURE_AMD64 (9)`.
 
-Source of the names: "winnt.h", "ntstatus.h", "minidumpapiset.h"; PlatformId of other systems: Breakpad's
-"minidump_format.h". A number without a name here is shown as a number.
+Source of the names: "winnt.h", "ntstatus.h", "minidumpapiset.h", "timezoneapi.h"; PlatformId of other
+systems: Breakpad's "minidump_format.h". A number without a name here is shown as a number.
 """
 
 from __future__ import annotations
 
 import datetime
 from typing import Callable, Dict, Sequence, Tuple
+
+from ..stacklist.decode.exceptioncodes import exception_name
 
 _ARCHITECTURES = {
     0: "PROCESSOR_ARCHITECTURE_INTEL",
@@ -63,6 +65,8 @@ _DUMP_TYPE = tuple(
         )
     )
 )
+_TIME_ZONES = {0: "TIME_ZONE_ID_UNKNOWN", 1: "TIME_ZONE_ID_STANDARD", 2: "TIME_ZONE_ID_DAYLIGHT"}
+_EXCEPTION_FLAGS = ((0x1, "EXCEPTION_NONCONTINUABLE"),)
 _STATES = {0x1000: "MEM_COMMIT", 0x2000: "MEM_RESERVE", 0x10000: "MEM_FREE"}
 _TYPES = {0x20000: "MEM_PRIVATE", 0x40000: "MEM_MAPPED", 0x1000000: "MEM_IMAGE"}
 _PROTECTIONS = {
@@ -108,6 +112,12 @@ def minidump_type(flags: int) -> str:
     return all_of(_DUMP_TYPE, flags) if flags else "MiniDumpNormal (0x0)"
 
 
+def exception_code(code: int) -> str:
+    """Returns the name of an ExceptionCode with the number behind, or the number alone."""
+    name = exception_name(code)
+    return f"{name} ({code:#x})" if name else f"{code:#x}"
+
+
 def region(state: int, protect: int, kind: int) -> str:
     """Returns the words of a MINIDUMP_MEMORY_INFO: state, protection, type."""
     words = [_STATES.get(state, f"{state:#x}")]
@@ -127,5 +137,8 @@ WORDS: Dict[str, Callable[[int], str]] = {
     "SuiteMask": lambda value: all_of(_SUITES, value),
     "ProcessIntegrityLevel": lambda value: one_of(_INTEGRITY, value),
     "ProcessCreateTime": moment,
+    "TimeZoneId": lambda value: one_of(_TIME_ZONES, value),
+    "ExceptionCode": exception_code,
+    "ExceptionFlags": lambda value: all_of(_EXCEPTION_FLAGS, value),
 }
 """The words of a member's value, by the name of the member."""

@@ -14,11 +14,12 @@ from ..findings.loststacks import LOST_STACKS
 from ..findings.registry import Outcome, agreement, check_named
 from ..memory.decode.status import status, text
 from ..memory.decode.statuscodes import StatusCode
-from ..memory.decode.text import ShortText, with_address
+from ..memory.decode.text import ShortText, counted, with_address
 from ..memory.image import Image
 from ..options import CHECKS, SEVERITIES
 from ..stacklist.imagefacts import identity
-from .grid import NOT_APPLICABLE, Grid, Hex, Row, grid_of, or_not_applicable, or_unreadable
+from . import briefgrid
+from .grid import NOT_APPLICABLE, Grid, Hex, Row, or_not_applicable, or_unreadable
 from .requested import input_kind
 
 FINDINGS = Grid.for_plugin("tracefindings")
@@ -52,8 +53,8 @@ def summary(image: Image, found: Iterable[Outcome], severity: Collection[str] = 
         worst = outcomes[0].finding
         assert worst is not None
         space, above = worst.space, agreement(outcomes)
-        evidence = "1 finding; " if len(outcomes) == 1 else f"{len(outcomes)} findings; "
-        agree = "1 check" if len(above) == 1 else f"{len(above)} checks agree"
+        evidence = f"{counted(len(outcomes), 'finding')}; "
+        agree = counted(len(above), "check", "checks agree")
         evidence += f"{agree}: {', '.join(above)}" if above else "none above low"
         offset = _address(image, space.eprocess or None)
         row = (
@@ -99,10 +100,11 @@ def _counted(image_id: str, outcomes: Sequence[Outcome]) -> Tuple[object, ...]:
     first, row_status = outcomes[0], text(status(StatusCode.NOT_CHECKED))
     if first.check is None:
         stacks = sum(outcome.stacks for outcome in outcomes)
-        evidence = f"{stacks} lost stacks of {len(outcomes)} processes: --unchecked lists them"
+        processes = counted(len(outcomes), "process", "processes")
+        evidence = f"{counted(stacks, 'lost stack')} of {processes}: --unchecked lists them"
         return _NOT_CHECKED(image_id, LOST_STACKS, evidence, NOT_APPLICABLE, row_status)
     names = ", ".join(outcome.check.name for outcome in outcomes if outcome.check is not None)
-    checks = f"{len(outcomes)} checks: {names}"
+    checks = f"{counted(len(outcomes), 'check')}: {names}"
     evidence = ShortText(f"{first.reason}; {checks}", f"{brief_evidence(first.reason)}; {checks}")
     return _NOT_CHECKED(image_id, first.check.name, evidence, first.check.technique, row_status)
 
@@ -216,7 +218,8 @@ def explained(name: str, plugin: interfaces.plugins.PluginInterface) -> interfac
     """
     _check_known("explain", [name], CHECKS)
     columns = [("Finding", str), ("What", str), ("Explanation", str)]
-    return grid_of(columns, _explanation(check_named(name), input_kind(plugin)))
+    rows = _explanation(check_named(name), input_kind(plugin))
+    return briefgrid.tree(columns, [column for column, _ in columns], rows)
 
 
 def explanation(check: Check) -> List[Tuple[str, str]]:

@@ -142,7 +142,7 @@ class FlatCommand(Command[StackRecord, StackRecord]):
 
     def shown(self) -> interfaces.renderers.TreeGrid:
         """Returns the grid; called after the options are checked."""
-        return columns_tree(self.plugin, typed(FLAT[self.table]), self.columns, self.generate())
+        return columns_tree(self.plugin, typed(FLAT[self.table]), self.columns, self.generate(), self.table)
 
 
 class WaitCommand(FlatCommand):

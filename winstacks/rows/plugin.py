@@ -95,13 +95,13 @@ def columns_tree(
     columns: Columns,
     shown: Sequence[str],
     rows: Iterator[Row],
-    table: str = "",
+    table: str,
 ) -> interfaces.renderers.TreeGrid:
     """Returns the grid of some columns.
 
     Args:
         shown: names of the columns to show; empty for all
-        table: name of the plugin in TABLES; empty for none
+        table: name of the plugin in TABLES
     """
     if plugin.config.get("brief", False):
         return briefgrid.tree(columns, shown, rows, table)

@@ -22,6 +22,7 @@ from ..minidump.decode.triage import Part, TriageDump
 from ..stacklist.crash import Crash
 from ..stacklist.decode.bugchecks import bug_check
 from ..traps.decode.record import exception_record
+from . import dumpwords
 from .dumps import GRID
 from .grid import Hex, Row, or_unreadable
 
@@ -120,7 +121,8 @@ class SmallDumpRows:
             return
         yield self._row(0, "EXCEPTION_RECORD", f"{part.size} bytes at {part.offset:#x}", part.status)
         for name, value in record:
-            yield self._row(1, name, f"{value:#x}")
+            words = dumpwords.WORDS.get(name)
+            yield self._row(1, name, words(value) if words else f"{value:#x}")
 
     def _drivers(self) -> Iterator[Row]:
         drivers, row_status = list_drivers(self._dump)

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Attacks the rules that lower a finding: SECURITY.md has a row for each write that achieves it.
+"""Attacks the rules that lower a finding: docs/trust.md has a row for each write that achieves it.
 
 An attack forges the same evidence twice, without and with the write.
 """
@@ -37,7 +37,7 @@ from .checks.test_truncated import cut
 from .code.test_returns import ELSEWHERE, library
 
 KERNEL = "win10-x64"
-SECURITY = pathlib.Path(__file__).resolve().parents[3] / "SECURITY.md"
+TRUST = pathlib.Path(__file__).resolve().parents[3] / "docs" / "trust.md"
 HEADING = "## Writes that make a finding low"
 NONE = "none"
 CLR, WAIT_EX, SLEEP = "clr!CallDescrWorkerInternal", "kernelbase!WaitForSingleObjectEx", "kernelbase!SleepEx"
@@ -368,8 +368,8 @@ ATTACKS: Dict[str, Tuple[str, Callable[[bool], Image]]] = {
 
 
 def rows_of_the_page() -> Iterator[Tuple[str, str, str]]:
-    """Yields the rows of the table in SECURITY.md: rule, severities before and after, write."""
-    text = SECURITY.read_text(encoding="utf-8").partition(HEADING)[2].partition("\n## ")[0]
+    """Yields the rows of the table in docs/trust.md: rule, severities before and after, write."""
+    text = TRUST.read_text(encoding="utf-8").partition(HEADING)[2].partition("\n## ")[0]
     for line in text.splitlines():
         if line.startswith("| ") and not line.startswith("| rule"):
             rule, severities, write, *_ = (cell.strip() for cell in line.strip("|").split(" | "))

@@ -16,7 +16,7 @@ from volatility3.framework.renderers import format_hints
 from tests.support.only import rows_of
 from winstacks.columns import dictionary
 from winstacks.memory.decode.text import ShortText
-from winstacks.rows import briefgrid
+from winstacks.rows import brief, briefgrid
 from winstacks.rows.brief import (
     cut_symbol,
     cut_text,
@@ -270,6 +270,11 @@ def test_columns_leave_until_the_others_fit(
 def test_the_width_of_a_line(text: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", text)
     assert briefgrid.line_width() == width
+
+
+def test_a_range_is_broken_between_its_ends() -> None:
+    assert brief.wrapped_evidence("VAD 0xe100000000-0xe100000fff", 16) == "VAD\n0xe100000000-\n0xe100000fff"
+    assert brief.longest_piece("0xe100000000-0xe100000fff") == len("0xe100000000-")
 
 
 def test_a_word_is_broken_behind_its_underscores() -> None:

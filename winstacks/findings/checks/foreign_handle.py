@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The check `foreign_handle`: code that no file backs opened another process or thread with powerful rights.
+"""The check `foreign_handle`: code outside all files opened another process or thread with powerful rights.
 
 The ring of handle events shows the caller, the handle's entry shows the rights. Source of the rights:
 PROCESS_* and THREAD_* of winnt.h.

@@ -10,6 +10,7 @@ from ...columns.words import CERTAIN, HIGH, LIKELY, LOW, MEDIUM, THREAD_KINDS
 from ...memory.decode.status import Status, StatusItem, has_status, text
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import MissingMemberError
+from ...memory.decode.text import counted
 from ...memory.image import AddressSpace
 from ...process.handletables import HandleTables
 from ...process.processlist import CID_TABLE, POOL_SCAN, CidTable, ProcessList, process_member
@@ -68,7 +69,7 @@ def _unlisted(space: AddressSpace, facts: CheckFacts, alone: Dict[int, AddressSp
         severity, confidence, innocent = LOW, LIKELY, _UNFINISHED
     if facts.image.service(ProcessList).interrupted:
         severity, confidence, innocent = LOW, LIKELY, _ABSENT
-    evidence = f"_EPROCESS {space.eprocess:#x}: {text(space.remark)}, {threads} threads in {where}"
+    evidence = f"_EPROCESS {space.eprocess:#x}: {text(space.remark)}, {counted(threads, 'thread')} in {where}"
     yield Finding(
         severity, confidence, space, evidence, innocent, ("process", space.eprocess), address=space.eprocess
     )

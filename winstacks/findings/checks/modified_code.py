@@ -8,7 +8,7 @@ import functools
 from typing import Iterator, NamedTuple, Optional, Tuple
 
 from ...columns.words import CERTAIN, HIGH, IMAGE, LIKELY, LOW, MAPPED, MEDIUM, POSSIBLE, TRAP, USER, WOW64
-from ...memory.decode.text import cell
+from ...memory.decode.text import cell, counted
 from ...memory.image import AddressSpace
 from ...names.decode.pe import HeaderError, read_headers
 from ...process.processlist import process_member
@@ -145,9 +145,10 @@ def _explained(space: AddressSpace, entry: int, changed: Ranges, facts: CheckFac
         return LOW, jump
     hooked = Hooked(space, entry, facts)
     if hooked.by_all is not None:
+        alike = counted(hooked.alike, "other process", "other processes")
         return (
             LOW,
-            f"{jump}, and on into {hooked.by_all}; the hooks of {hooked.alike} other processes do the same",
+            f"{jump}, and on into {hooked.by_all}; so do the hooks of {alike}",
         )
     if hooked.mine:
         jump += f", and on into {', '.join(sorted(hooked.mine))}"

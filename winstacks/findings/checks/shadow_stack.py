@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Iterator
 
 from ...columns.words import KERNEL, LIKELY, MEDIUM, USER
+from ...memory.decode.text import counted
 from ...stacklist.stack import StackRecord
 from ..facts import CheckFacts
 from ..finding import Check, Finding, place_finding, unbacked_frames
@@ -34,7 +35,8 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         for place in unbacked_frames(stack):
             if place.number == number:
                 name = facts.namer(stack.space).name(value)
-                instead = f"has {value:#x} {name.symbol}, {agreed} frames before agree"
+                before = counted(agreed, "frame before agrees", "frames before agree")
+                instead = f"has {value:#x} {name.symbol}, {before}"
                 evidence = f"shadow stack {shadow.start:#x} {instead}"
                 group = (stack.kind, thread.ethread, thread.tid)
                 yield place_finding(stack, place, MEDIUM, LIKELY, evidence, _RAN, group)

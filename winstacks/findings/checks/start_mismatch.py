@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The check `start_mismatch`: a thread was started in memory that no file backs."""
+"""The check `start_mismatch`: a thread was started in private memory."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ CHECK = Check(
     NAME,
     "T1055",
     THREAD_KINDS,
-    "Win32StartAddress of a thread is in memory that no file backs; or the outermost function of the "
+    "Win32StartAddress of a thread is in memory that belongs to no file; or the outermost function of the "
     "stack called another image than the one with the start address.",
     "medium if the start address is in private or unmapped memory; low if the process registered a "
     "function table for that range, if a runtime is loaded and the list of function tables is not in the "

@@ -27,6 +27,7 @@ from ...columns.words import (
 from ...memory.decode.machine import Machine
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.structure import integers
+from ...memory.decode.text import counted
 from ...names.decode.rules import undecorated
 from ...process.processlist import is_isolated, process_member
 from ...process.thread import TERMINATED, Thread
@@ -70,7 +71,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         return
     severity, innocent = explained
     sp = stack.walked[-1].sp
-    evidence = f"the outermost of {len(stack.frames)} frames, Sp {sp:#x}; "
+    evidence = f"the outermost of {counted(len(stack.frames), 'frame')}, Sp {sp:#x}; "
     evidence += facts.memory(stack.space, place.address)
     confidence = POSSIBLE if severity == LOW else LIKELY
     yield place_finding(stack, place, severity, confidence, evidence, innocent, stack.trace_id)

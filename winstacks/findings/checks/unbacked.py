@@ -89,8 +89,8 @@ CHECK = Check(
     NAME,
     "T1055, T1620",
     THREAD_KINDS,
-    "A thread was interrupted in private executable memory, or a call will return there: code that no "
-    "file backs, like injected code.",
+    "A thread was interrupted in private executable memory, or a call will return there: code "
+    "outside all files, like injected code.",
     "high. medium if an unmodified module outside Windows' folders is on both sides of the code, or called "
     "the code, which was interrupted on a whole stack (low if the process has much generated code, and the "
     "module belongs to the program); if only pages that are not in the image make the way to the code a "

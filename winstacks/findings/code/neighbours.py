@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The modules next to code that no file backs: a rule for generators of code that no list names.
+"""The modules next to code outside all files: a rule for generators of code that no list names.
 
 Most programs that generate code have one module that generates it, calls it and is called by it (CPython's
 and PHP's compilers, QEMU's, JavaScriptCore, sljit, drivers of graphics cards, oneDNN, Numba). A list of
@@ -46,7 +46,7 @@ _BOTH, _INTERRUPTED = (
 
 
 class Neighbour(NamedTuple):
-    """The module next to code that no file backs.
+    """The module next to code outside all files.
 
     Attributes:
         belongs: whether the process has much generated code, and the module belongs to the program

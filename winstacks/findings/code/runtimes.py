@@ -62,7 +62,7 @@ NOT_ITS_FILE = words_that(Means.NOT_ITS_FILE)
 
 
 class RuntimeNeighbour(NamedTuple):
-    """The frame of a runtime next to a frame in memory that no file backs.
+    """The frame of a runtime next to a frame in private memory.
 
     Attributes:
         place: the frame of the runtime, or of a module that may contain one, or another frame in such memory
@@ -163,8 +163,8 @@ def runtime_neighbour(stack: StackRecord, place: FramePlace, facts: CheckFacts) 
 def was_interrupted(stack: StackRecord, place: FramePlace, outer: FramePlace, facts: CheckFacts) -> bool:
     """Returns whether a thread was interrupted in code that a runtime's function called.
 
-    From that function on the walk must lead to where threads begin, through no other memory that no file
-    backs; more frames may lie in the same range of memory as the code, or in others that a runtime
+    From that function on the walk must lead to where threads begin, through no other private
+    memory; more frames may lie in the same range of memory as the code, or in others that a runtime
     registered. A scan may find a frame above such code, which has no unwind data, above functions whose frame
     register the code has changed, and where unwind data are not in the image.
     """

@@ -69,6 +69,16 @@ def image_file_name(data: bytes) -> str:
     return data.split(b"\0", 1)[0].decode("utf-8", "backslashreplace")
 
 
+def counted(count: int, one: str, many: str = "") -> str:
+    """Returns a number with what it counts: `1 thread`, `2 threads`, `1,024 entries are`.
+
+    Args:
+        one: the noun, with its verb if it has one
+        many: its plural; empty for one with an s
+    """
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
 def process_label(name: Optional[str], pid: Optional[int]) -> str:
     """Returns a process as text, `updater.exe (4312)`; None stands for a value that is not in the image."""
     return f"{process_name(name)} ({'unreadable' if pid is None else pid})"

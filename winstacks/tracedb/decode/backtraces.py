@@ -95,6 +95,6 @@ def _record(data: bytes, number: int, layout: BacktracesLayout) -> BacktraceReco
     offset = layout.header_size + number * layout.record_size
     _, count, index, depth = layout.record.unpack_from(data, offset)
     if depth > layout.max_depth:
-        raise MalformedBuffer(f"record {number + 1} has {depth} frames")
+        raise MalformedBuffer(f"record {number + 1} has {depth} frames, more than {layout.max_depth}")
     start = offset + layout.back_trace
     return BacktraceRecord(count, index, depth, data[start : start + depth * layout.pointer_size])

@@ -219,7 +219,7 @@ class TrapFrameLayout64(TrapFrameLayout):
             set_validity(validities, COMPUTED, "Rip", "KiServiceLinkage")
             set_validity(validities, COMPUTED, "EFlags", "after cli in the Zw stub")
             set_validity(validities, COMPUTED, "PreviousMode", "the thread's mode before")
-            set_validity(validities, COMPUTED, "TrapFrame", "the thread's trap frame before")
+            set_validity(validities, COMPUTED, "TrapFrame", "the thread's previous trap frame")
             return validities
         set_validity(validities, COMPUTED, "ExceptionActive Fill3 CodePatchCycle Fill4")
         set_validity(validities, SAVED, "MxCsr SegSs")

@@ -395,11 +395,11 @@ def _mark_service(
     set_validity(validities, COMPUTED, "PreviousPreviousMode", "the thread's mode before")
     set_validity(validities, REUSED, "ErrCode", "0")
     if entry == GATE:
-        note = "the thread's trap frame before"
+        note = "from the thread's previous trap frame"
         if distinguishable:
             set_validity(validities, REUSED, "Edx", note)
         else:
-            set_validity(validities, REUSED_UNSURE, "Edx", note + ", or by sysenter not stored")
+            set_validity(validities, REUSED_UNSURE, "Edx", note + "; sysenter stores none")
         set_validity(validities, SAVED, "SegFs")
         if facts.instruction == _CALLBACK_RETURN:
             set_validity(validities, SAVED, "Ecx")

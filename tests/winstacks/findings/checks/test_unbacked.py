@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Checks of code that no file backs: in a thread's stack, in what Windows recorded, and asleep."""
+"""Checks of code outside all files: in a thread's stack, in what Windows recorded, and asleep."""
 
 from __future__ import annotations
 

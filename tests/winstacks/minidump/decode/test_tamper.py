@@ -3,7 +3,7 @@
 """Every number of a dump's header, directory and streams that says where something is, how much, or what.
 
 Each is overwritten with 0, with its neighbour's value, with ones, and with a little more and less: what is
-decoded is as before, or some status says so, or SECURITY.md lists the member as one that nothing repeats.
+decoded is as before, or some status says so, or docs/trust.md lists the member as one that nothing repeats.
 """
 
 from __future__ import annotations
@@ -246,8 +246,8 @@ def decoded(data: bytes) -> Tuple[List[Any], List[Status]]:
 
 
 def untold() -> Set[str]:
-    """The members of a dump that SECURITY.md lists."""
-    text = (REPOSITORY / "SECURITY.md").read_text(encoding="utf-8")
+    """The members of a dump that docs/trust.md lists."""
+    text = (REPOSITORY / "docs" / "trust.md").read_text(encoding="utf-8")
     _, _, part = text.partition("## What cannot be detected in a process dump\n")
     rows = [line for line in part.split("\n## ")[0].splitlines() if line.startswith("| `")]
     return {name for row in rows for name in re.findall(r"`([^`]+)`", row.split("|")[1])}

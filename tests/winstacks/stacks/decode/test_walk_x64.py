@@ -460,7 +460,7 @@ def test_a_call_of_that_very_function_proves_its_return(through: Optional[int]) 
 
 
 def test_a_scan_finds_callers_in_no_module() -> None:
-    """A chain of frames of code that no file backs: each is a guess, none is passed over."""
+    """A chain of frames in private memory: each is a guess, none is passed over."""
     program = Program(NOTHING)
     code = b"\xcc" * 0x3B + bytes.fromhex("e8 00 00 00 00") + b"\xcc" * 0x40
     program.private = {0x66660000: code, 0x66680000: code}
