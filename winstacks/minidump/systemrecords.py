@@ -16,7 +16,7 @@ from ..memory.image import AddressSpace, Image
 from ..process import processors
 from ..process.usertypes import user_types
 from ..stacklist.machine import machine_facts
-from .encode.streams import WrittenMisc, WrittenSystem
+from .decode.system import MiscInfo, SystemInfo
 
 _ARCHITECTURES = {Machine.AMD64: 9, Machine.I386: 0}
 """PROCESSOR_ARCHITECTURE_* of winnt.h."""
@@ -39,8 +39,8 @@ class SystemRecords(NamedTuple):
             image; they are 0 or empty
     """
 
-    system: WrittenSystem
-    misc: WrittenMisc
+    system: SystemInfo
+    misc: MiscInfo
     stamp: int
     lost: Tuple[str, ...]
     lost_of_process: Tuple[str, ...]
@@ -77,7 +77,7 @@ def system_records(image: Image, space: AddressSpace, machine: Machine) -> Syste
 
     kernel, clock = facts.kernel(), facts.clock()
     csd = _service_pack(image, space)
-    system = WrittenSystem(
+    system = SystemInfo(
         _ARCHITECTURES[machine],
         note_unknown("ProcessorLevel", processor("CpuType")),
         note_unknown("ProcessorRevision", processor("CpuStep")),
@@ -130,7 +130,7 @@ def _service_pack(image: Image, space: AddressSpace) -> Optional[str]:
     return image.memory(space).unicode_string_at(space.peb + member.offset, _MAX_CSD)
 
 
-def _misc(image: Image, space: AddressSpace, bias: Optional[int], lab: str, lost: List[str]) -> WrittenMisc:
+def _misc(image: Image, space: AddressSpace, bias: Optional[int], lab: str, lost: List[str]) -> MiscInfo:
     process = image.types.first_structure("_EPROCESS")
     tick = image.symbol("KeMaximumIncrement")
     length = None if tick is None else image.memory(image.kernel).number(tick, 4)
@@ -149,4 +149,5 @@ def _misc(image: Image, space: AddressSpace, bias: Optional[int], lab: str, lost
     cookie, build = member("Cookie"), lab or None
     values = {"ProcessCreateTime": created, "Bias": bias, "BuildString": build, "ProcessCookie": cookie}
     lost += (name for name, value in values.items() if value is None)
-    return WrittenMisc(space.pid, created, spent("UserTime"), spent("KernelTime"), bias, build, cookie)
+    times = created, spent("UserTime"), spent("KernelTime")
+    return MiscInfo(0, 0, space.pid, *times, Bias=bias, BuildString=build, ProcessCookie=cookie)

@@ -8,14 +8,16 @@ Source: "minidumpapiset.h" (MINIDUMP_MEMORY_DESCRIPTOR, MINIDUMP_MEMORY_DESCRIPT
 from __future__ import annotations
 
 import bisect
-from typing import Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from functools import partial
+from itertools import accumulate
+from typing import Annotated, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
+from ...memory.decode.declared import ULONG, ULONGLONG, Declared
 from ...memory.decode.ranges import flatten
 from ...memory.decode.status import Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
 from .dumpfile import (
     STREAMS,
-    FixedStruct,
     Minidump,
     elements,
     overlapping,
@@ -38,12 +40,6 @@ MAX_COMPARED = 1 << 26
 MAX_STEPS = 4 * MAX_RANGES
 """Greatest number of comparisons of ranges that share bytes of the file; further ones count as faults."""
 
-_RANGE = FixedStruct("QII")
-RANGE64_HEADER = FixedStruct("QQ")
-RANGE64 = FixedStruct("QQ")
-MEMORY_INFO_HEADER = FixedStruct("IIQ")
-MEMORY_INFO = FixedStruct("QQIIQIIII")
-
 
 class MemoryRange(NamedTuple):
     """Bytes of the process in the file: `length` bytes from address `start`, at `offset` of the file."""
@@ -53,16 +49,51 @@ class MemoryRange(NamedTuple):
     length: int
 
 
+class MemoryDescriptor(NamedTuple):
+    """MINIDUMP_MEMORY_DESCRIPTOR."""
+
+    StartOfMemoryRange: ULONGLONG
+    DataSize: ULONG
+    Rva: ULONG
+
+
+class Memory64List(NamedTuple):
+    """MINIDUMP_MEMORY64_LIST: the bytes of all its ranges follow each other from BaseRva on."""
+
+    NumberOfMemoryRanges: ULONGLONG
+    BaseRva: ULONGLONG
+
+
+class MemoryDescriptor64(NamedTuple):
+    """MINIDUMP_MEMORY_DESCRIPTOR64."""
+
+    StartOfMemoryRange: ULONGLONG
+    DataSize: ULONGLONG
+
+
+class MemoryInfoList(NamedTuple):
+    """MINIDUMP_MEMORY_INFO_LIST."""
+
+    SizeOfHeader: ULONG
+    SizeOfEntry: ULONG
+    NumberOfEntries: ULONGLONG
+
+
 class MemoryInfo(NamedTuple):
     """MINIDUMP_MEMORY_INFO: a region in the form of VirtualQuery."""
 
-    BaseAddress: int
-    AllocationBase: int
-    AllocationProtect: int
-    RegionSize: int
-    State: int
-    Protect: int
-    Type: int
+    BaseAddress: ULONGLONG
+    AllocationBase: ULONGLONG
+    AllocationProtect: ULONG
+    RegionSize: Annotated[int, "ULONGLONG @0x18"]
+    State: ULONG
+    Protect: ULONG
+    Type: ULONG
+
+
+RANGE, RANGE64 = Declared(MemoryDescriptor), Declared(MemoryDescriptor64)
+MEMORY64_LIST = Declared(Memory64List)
+MEMORY_INFO_LIST, MEMORY_INFO = Declared(MemoryInfoList), Declared(MemoryInfo, size=48)
 
 
 def memory_ranges(dump: Minidump, stacks: Iterable[MemoryRange] = ()) -> Tuple[List[MemoryRange], Status]:
@@ -194,10 +225,9 @@ def _unlisted(stacks: List[MemoryRange], listed: List[MemoryRange], known: List[
 
 def memory_info_list(dump: Minidump) -> Tuple[List[MemoryInfo], Status]:
     """Returns the regions of MemoryInfoListStream in its order, and the status of the stream."""
-    found, faults = read_headed_list(
-        dump, _MEMORY_INFO_LIST, MEMORY_INFO_HEADER, MEMORY_INFO, MAX_RANGES, "NumberOfEntries"
+    regions, faults = read_headed_list(
+        dump, _MEMORY_INFO_LIST, MEMORY_INFO_LIST, MEMORY_INFO, MAX_RANGES, "NumberOfEntries"
     )
-    regions = [MemoryInfo(*row[:3], *row[4:8]) for row in found]
     ranges = [(region.BaseAddress, region.BaseAddress + region.RegionSize) for region in regions]
     overlaps = len(overlapping(ranges))
     # The writer calls VirtualQuery from the first address to the last: a region ends where the next begins.
@@ -210,32 +240,23 @@ def memory_info_list(dump: Minidump) -> Tuple[List[MemoryInfo], Status]:
 
 
 def _memory_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
-    found, faults = read_counted_list(dump, _MEMORY_LIST, _RANGE, MAX_RANGES, "NumberOfMemoryRanges")
+    found, faults = read_counted_list(dump, _MEMORY_LIST, RANGE, MAX_RANGES, "NumberOfMemoryRanges")
     return [MemoryRange(start, rva, size) for start, size, rva in found], faults
 
 
 def _memory64_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
-    members, rva, end, stream = read_list_header(dump, _MEMORY64_LIST, RANGE64_HEADER)
-    if not members:
+    header, rva, end, stream = read_list_header(dump, _MEMORY64_LIST, MEMORY64_LIST)
+    if header is None:
         return [], stream
-    count, offset = members
-    found, faults = elements(
-        dump,
-        rva + RANGE64_HEADER.size,
-        end,
-        count,
-        RANGE64.size,
-        RANGE64,
-        MAX_RANGES,
-        "NumberOfMemoryRanges",
-    )
-    ranges = []
-    for start, length in found:
-        ranges.append(MemoryRange(start, offset, length))
-        offset += length
+    count, base = header
+    rva += MEMORY64_LIST.size
+    found, faults = elements(dump, rva, end, count, RANGE64.size, RANGE64, MAX_RANGES, "NumberOfMemoryRanges")
+    starts, lengths = zip(*found) if found else ((), ())
+    offsets = list(accumulate(lengths, initial=base))
+    ranges = list(map(partial(tuple.__new__, MemoryRange), zip(starts, offsets, lengths)))
     # "Sequential at the end of the dump": nothing follows the last range, and the streams come first. A
     # stream of a user may be a part of the memory.
-    ends = not found or offset >= dump.size
+    ends = not found or offsets[-1] >= dump.size
     apart = all(
         other.Location.Rva + other.Location.DataSize <= ranges[0].offset
         for other in dump.streams

@@ -74,14 +74,14 @@ def test_a_dump_without_them() -> None:
     assert threadstates.thread_states(dump) is None
     assert threadstates.mapped_files(dump) == ({}, NOTHING)
     assert threadstates.trap_frames(dump) == ([], NOTHING)
-    assert threadstates.list_addresses(dump) == ([], NOTHING)
+    assert threadstates.listed_states(dump) == ([], NOTHING)
 
 
 def test_counts_and_sizes_that_are_wrong() -> None:
-    found, faults = threadstates.list_addresses(dump_of(written(count=1000)))
+    found, faults = threadstates.listed_states(dump_of(written(count=1000)))
     assert len(found) == 2
     assert faults == (StatusItem(StatusCode.MORE_THAN_THE_STREAM, None, ("NumberOfEntries",)),)
-    assert threadstates.list_addresses(dump_of(written(entry_size=8)))[0] == []
+    assert threadstates.listed_states(dump_of(written(entry_size=8)))[0] == []
 
 
 def test_the_bits_are_those_of_the_page() -> None:
@@ -103,6 +103,6 @@ def test_damage_anywhere(changes: Tuple[Tuple[int, int], ...]) -> None:
     for place, value in changes:
         data[(32 + place) % len(data)] = value
     dump = Minidump(lambda offset, length: bytes(data[offset : offset + length]), len(data))
-    for read in (threadstates.list_addresses, threadstates.listed_files, threadstates.trap_frames):
+    for read in (threadstates.listed_states, threadstates.listed_files, threadstates.trap_frames):
         assert len(read(dump)[0]) <= len(data)
     threadstates.thread_states(dump)
