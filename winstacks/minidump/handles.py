@@ -95,7 +95,7 @@ class DumpHandles:
                 RING,
                 0,
                 0,
-                tuple(map(canonical, operation.ReturnAddresses)),
+                tuple(map(canonical, operation.addresses)),
                 full=operation.Depth >= MAX_TRACES,
             ),
         )

@@ -21,6 +21,7 @@ import re
 import struct
 from functools import partial
 from itertools import repeat
+from operator import itemgetter
 from typing import (
     Annotated,
     Any,
@@ -37,6 +38,7 @@ from typing import (
     Tuple,
     Type,
     TypeVar,
+    Union,
     cast,
     get_type_hints,
 )
@@ -47,6 +49,9 @@ UCHAR = Annotated[int, "UCHAR"]
 USHORT = Annotated[int, "USHORT"]
 ULONG = Annotated[int, "ULONG"]
 ULONGLONG = Annotated[int, "ULONGLONG"]
+MAYBE_ULONG = Annotated[Optional[int], "ULONG"]
+MAYBE_ULONGLONG = Annotated[Optional[int], "ULONGLONG"]
+"""Numbers that a structure may have without a value."""
 STRING = Annotated[Optional[str], "RVA"]
 STRING64 = Annotated[Optional[str], "RVA64"]
 """A text elsewhere in the file; None without one, or if it cannot be read."""
@@ -57,48 +62,47 @@ PutText = Callable[[Optional[str]], int]
 """Takes a text, returns the offset at which it was put."""
 
 _CODES = {"UCHAR": "B", "USHORT": "H", "ULONG": "I", "LONG": "i", "ULONGLONG": "Q", "RVA": "I", "RVA64": "Q"}
+_TEXTS = {"CHAR": (1, "latin-1"), "WCHAR": (2, "utf-16-le")}
+"""Size of a character in bytes, and the encoding, of texts that end with a zero."""
 _MEMBER = re.compile(r"(?:(\w+)(?:\[(\d+)\])?)? ?(?:@(\w+|-)(?:/(\w+|-))?)?")
 
 
 class _Member(NamedTuple):
-    """How values of `struct`, as columns of many structures, become a member, and how a member becomes them.
+    """How values of `struct` become a member of many structures at once, and a member becomes values.
 
     Attributes:
-        values: number of the values
+        code: of `struct`
+        values: number of the values of a member that is a tuple, None for one value
     """
 
     code: str
-    values: int
-    read: Callable[[Sequence[Sequence[Any]], FindText], Iterable[Any]]
-    write: Callable[[Any, PutText], Iterable[Any]]
+    values: Optional[int]
+    read: Callable[[Iterable[Any], FindText], Iterable[Any]]
+    write: Callable[[Any, PutText], Any]
 
 
-def _column(columns: Sequence[Sequence[Any]], _: FindText) -> Iterable[Any]:
-    return columns[0]
+def _as_it_is(values: Iterable[Any], _: FindText) -> Iterable[Any]:
+    return values
 
 
 def _member(kind: str, count: int) -> _Member:
     """Returns the member of a type; `count` is the number of its elements, 0 without an array."""
-    if kind == "WCHAR":
+    if kind in _TEXTS:
+        size, codec = _TEXTS[kind]
         return _Member(
-            f"{2 * count}s",
-            1,
-            lambda columns, _: map(wide_text, columns[0]),
-            lambda value, _: [(value or "").encode("utf-16-le", "replace")[: 2 * count - 2]],
+            f"{size * count}s",
+            None,
+            lambda texts, _: (data.decode(codec, "replace").partition("\0")[0] for data in texts),
+            lambda value, _: (value or "").encode(codec, "replace")[: size * (count - 1)],
         )
     code = _CODES[kind]
     if kind == "UCHAR" and count:
-        return _Member(f"{count}s", 1, _column, lambda value, _: [value or b""])
+        return _Member(f"{count}s", None, _as_it_is, lambda value, _: value or b"")
     if count:
-        return _Member(code * count, count, lambda columns, _: zip(*columns), lambda value, _: value)
+        return _Member(code * count, count, _as_it_is, lambda value, _: value)
     if kind.startswith("RVA"):
-        return _Member(code, 1, lambda columns, find: map(find, columns[0]), lambda value, put: [put(value)])
-    return _Member(code, 1, _column, lambda value, _: [value or 0])
-
-
-def wide_text(data: bytes) -> str:
-    """Returns the text of a zero-terminated array of WCHAR."""
-    return data.decode("utf-16-le", "replace").split("\0", 1)[0]
+        return _Member(code, None, lambda places, find: map(find, places), lambda value, put: put(value))
+    return _Member(code, None, _as_it_is, lambda value, _: value or 0)
 
 
 class Declared(Generic[Record]):
@@ -118,15 +122,14 @@ class Declared(Generic[Record]):
         self.offsets: Dict[str, int] = {}
         self.ends: Dict[str, int] = {}
         self._code: str = ""
-        self._values: int = 0
+        self._count: int = 0
         self._make: Callable[[Iterable[Any]], Record] = partial(tuple.__new__, record)
         known: Dict[str, _Member] = {}
         end = 0
         for name, hint in get_type_hints(record, include_extras=True).items():
             text = " ".join(getattr(hint, "__metadata__", ()))
             kind, count, narrow, other = cast(Match[str], _MEMBER.fullmatch(text)).groups()
-            structure = getattr(hint, "__origin__", hint)
-            place = other if wide and other else narrow
+            structure, place = getattr(hint, "__origin__", hint), other if wide and other else narrow
             if place == "-":
                 continue
             if kind:
@@ -134,44 +137,41 @@ class Declared(Generic[Record]):
                 known[name] = _member(kind, int(count or 0))
             elif hasattr(structure, "_fields"):
                 inner: Declared[Any] = Declared(structure, wide=wide)
-                known[name] = _Member(inner._code, inner._values, inner._of_columns, inner._flat)
+                known[name] = _Member(inner._code, inner._count, inner.records, inner._values)
             else:
                 continue
-            self.offsets[name] = end if place is None else int(place, 16)
+            self.offsets[name] = int(place, 16) if place else end
             self.ends[name] = end = self.offsets[name] + struct.calcsize(f"<{known[name].code}")
         end = 0
-        slots: Dict[str, slice] = {}
+        slots: Dict[str, Union[int, slice]] = {}
         for name in sorted(self.offsets, key=self.offsets.__getitem__):
-            self._code += f"{self.offsets[name] - end}x{known[name].code}"
-            slots[name] = slice(self._values, self._values + known[name].values)
-            self._values, end = slots[name].stop, self.ends[name]
-        self._code += f"{max(size - end, 0)}x"
-        self.struct = struct.Struct(f"<{self._code}")
+            first, (code, count, _, _) = self._count, known[name]
+            self._code += f"{self.offsets[name] - end}x{code}"
+            self._count += 1 if count is None else count
+            slots[name] = first if count is None else slice(first, self._count)
+            end = self.ends[name]
+        self.struct = struct.Struct(f"<{self._code}{max(size - end, 0)}x")
         self.size = self.struct.size
         self.least = least or self.size
         names: Tuple[str, ...] = record._fields
-        defaults: Dict[str, Any] = record._field_defaults
-        self._members = [(known.get(name), slots.get(name, slice(0)), defaults.get(name)) for name in names]
-        self._plain = tuple(slots) == names and all(member.read is _column for member in known.values())
-
-    def _of_columns(self, columns: Sequence[Sequence[Any]], find: FindText) -> Iterator[Record]:
-        # The members of one structure are taken before those of the next: texts are found in this order.
-        return map(
-            self._make,
-            zip(
-                *(
-                    repeat(default) if member is None else member.read(columns[slot], find)
-                    for member, slot, default in self._members
-                )
-            ),
+        self._slots = [(slots.get(name), known.get(name), record._field_defaults.get(name)) for name in names]
+        self._plain = [slot for slot, _, _ in self._slots] == list(range(self._count)) and all(
+            member.read is _as_it_is for member in known.values()
         )
 
-    def records(self, rows: Iterable[Sequence[Any]], find: FindText) -> Iterator[Record]:
+    def records(self, rows: Iterable[Tuple[Any, ...]], find: FindText) -> Iterator[Record]:
         """Returns structures from the values that `struct` unpacked of each, many at once."""
         if self._plain:
             return map(self._make, rows)
-        columns = list(zip(*rows))
-        return self._of_columns(columns, find) if columns else iter(())
+        whole = list(rows)
+        # The members of a structure are taken before those of the next: its texts are found before theirs.
+        members = (
+            member.read(map(itemgetter(slot), whole), find)
+            if slot is not None and member is not None
+            else repeat(default)
+            for slot, member, default in self._slots
+        )
+        return map(self._make, zip(*members))
 
     def row(self, data: bytes) -> Tuple[Any, ...]:
         """Returns the values of a structure; what an older version lacks is 0."""
@@ -181,13 +181,18 @@ class Declared(Generic[Record]):
         """Returns a structure; what an older version lacks is 0."""
         return next(self.records([self.row(data)], find))
 
-    def _flat(self, record: Sequence[Any], put: PutText) -> List[Any]:
-        values: List[Any] = [None] * self._values
-        for value, (member, slot, _) in zip(record, self._members):
-            if member is not None:
+    def _values(self, record: Sequence[Any], put: PutText) -> List[Any]:
+        values: List[Any] = [None] * self._count
+        for value, (slot, member, _) in zip(record, self._slots):
+            if slot is not None and member is not None:
                 values[slot] = member.write(value, put)
         return values
 
     def encode(self, record: Record, put: PutText = lambda _: 0) -> bytes:
         """Returns the bytes of a structure; None is written as 0 or as an empty text."""
-        return self.struct.pack(*(record if self._plain and None not in record else self._flat(record, put)))
+        return self.struct.pack(*self._values(record, put))
+
+
+def without(record: Record, names: Iterable[str]) -> Record:
+    """Returns a structure without the values of some members: they are None."""
+    return record._replace(**dict.fromkeys(names))

@@ -170,7 +170,7 @@ def structure_memory(dump: TriageDump, crashed: CrashedThread) -> List[MemoryRan
         (crashed.eprocess, _OF_PROCESS, "SizeEProcess"),
     ):
         part = dump.part(name)
-        size = min(data.offset(member) or len(part.data), len(part.data))
+        size = min(getattr(data, member) or len(part.data), len(part.data))
         if address is not None and size:
             found.append(MemoryRange(address, part.offset, size))
     return found
@@ -179,7 +179,7 @@ def structure_memory(dump: TriageDump, crashed: CrashedThread) -> List[MemoryRan
 def _by_debugger(dump: TriageDump, data: DebuggerData, parts: Dict[str, Part]) -> Dict[str, int]:
     pointer, found = 8 if dump.header.wide else 4, {}
     for name, (part, member) in _BY_DEBUGGER.items():
-        place = data.offset(member)
+        place = getattr(data, member)
         width = 1 if name in _BYTES or name == "number" else pointer
         bytes_ = b"" if place is None else parts[part].data[place : place + width]
         if len(bytes_) == width:

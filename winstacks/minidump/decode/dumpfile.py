@@ -15,12 +15,29 @@ MINIDUMP_STREAM_TYPE and the structures of the streams); names are spelled as th
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from functools import partial
+from typing import (
+    Annotated,
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+    TypeVar,
+)
 
 from ...memory.decode.declared import ULONG, ULONGLONG, Declared, Record
 from ...memory.decode.status import NOTHING, Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
 from .writers import FOREIGN
+
+Element = TypeVar("Element")
 
 SIGNATURE = b"MDMP"
 VERSION = 0xA793
@@ -299,15 +316,25 @@ class Minidump:
 
 
 def elements(
-    dump: Minidump, rva: int, end: int, count: int, size: int, form: Declared[Record], limit: int, member: str
-) -> Tuple[List[Record], Status]:
+    dump: Minidump,
+    rva: int,
+    end: int,
+    count: int,
+    size: int,
+    form: Declared[Any],
+    limit: int,
+    member: str,
+    take: Callable[[Iterable[Tuple[Any, ...]]], Iterable[Element]],
+) -> Tuple[List[Element], Status]:
     """Reads an array of structures.
 
     Args:
         end: end of the stream that has the array
         count, size: number and size of the structures, as the stream claims
+        form: the structure; an older version of it has at least `least` bytes
         limit: greatest number of structures that are read
         member: name of the member that has the count
+        take: makes many structures of the values that `struct` unpacked of each
 
     Returns:
         The structures in the file, and the status.
@@ -317,7 +344,7 @@ def elements(
     fitting = max(end - rva, 0) // size if size else 0
     read = min(count, fitting, limit)
     present = min(read, max(dump.size - rva, 0) // size if size else 0)
-    found: List[Record] = []
+    found: List[Element] = []
     step = max(_CHUNK // size, 1) if size else 1
     for first in range(0, present, step):
         part = min(step, present - first)
@@ -327,7 +354,7 @@ def elements(
             rows = form.struct.iter_unpack(data[: whole * size])
         else:
             rows = (form.row(data[place * size : (place + 1) * size]) for place in range(whole))
-        found.extend(form.records(rows, dump.string))
+        found.extend(take(rows))
         if whole < part:
             break
     missing = (read - len(found)) * size
@@ -371,7 +398,8 @@ def read_counted_list(
         return [], stream
     (count,) = header
     start = rva + (8 if end - rva == 8 + count * form.size and count else 4)
-    found, faults = elements(dump, start, end, count, form.size, form, limit, member)
+    take = partial(form.records, find=dump.string)
+    found, faults = elements(dump, start, end, count, form.size, form, limit, member, take)
     return found, status(stream, faults)
 
 
@@ -391,7 +419,8 @@ def read_headed_list(
     header_size, entry_size, count = members[:3]
     if header_size < header.size:
         return [], status(stream, StatusItem(StatusCode.HEADER, None, ("SizeOfHeader",)))
-    found, faults = elements(dump, rva + header_size, end, count, entry_size, form, limit, member)
+    take = partial(form.records, find=dump.string)
+    found, faults = elements(dump, rva + header_size, end, count, entry_size, form, limit, member, take)
     return found, status(stream, faults)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Annotated, List, NamedTuple, Tuple
 
 from ...memory.decode.declared import STRING, ULONG, ULONGLONG, Declared
-from ...memory.decode.status import NOTHING, Status, StatusItem, status
+from ...memory.decode.status import Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
 from .dumpfile import HEADER_OF_16, Minidump, read_headed_list, read_list_header
 
@@ -46,7 +46,7 @@ class HandleOperation(NamedTuple):
 
     Attributes:
         OperationType: see OPERATIONS
-        ReturnAddresses: return addresses, the newest call first; Depth of them, at most 32
+        ReturnAddresses: room for the most return addresses
     """
 
     Handle: ULONGLONG
@@ -56,7 +56,20 @@ class HandleOperation(NamedTuple):
     Depth: Annotated[int, "ULONG @0x18"]
     Index: ULONG
     ReturnAddresses: Annotated[Tuple[int, ...], "ULONGLONG[32]"]
-    status: Status = NOTHING
+
+    @property
+    def addresses(self) -> Tuple[int, ...]:
+        """The return addresses, the newest call first: Depth of them, at most 32."""
+        return self.ReturnAddresses[: self.Depth]
+
+    @property
+    def status(self) -> Status:
+        """Faults of the operation."""
+        known = self.OperationType in OPERATIONS
+        return status(
+            None if known else StatusItem(StatusCode.UNKNOWN_TYPE, self.OperationType),
+            StatusCode.DEPTH if self.Depth > MAX_TRACES else None,
+        )
 
 
 class TokenInfoList(NamedTuple):
@@ -90,10 +103,9 @@ def handle_data(dump: Minidump) -> Tuple[List[HandleDescriptor], Status]:
 
 def handle_operation_list(dump: Minidump) -> Tuple[List[HandleOperation], Status]:
     """Returns the operations of HandleOperationListStream in its order, and the status of the stream."""
-    found, faults = read_headed_list(
+    return read_headed_list(
         dump, _HANDLE_OPERATION_LIST, HEADER_OF_16, _OPERATION, MAX_OPERATIONS, "NumberOfEntries"
     )
-    return [_judged(operation) for operation in found], faults
 
 
 def token_info_list(dump: Minidump) -> Tuple[List[TokenInfo], Status]:
@@ -120,16 +132,4 @@ def token_info_list(dump: Minidump) -> Tuple[List[TokenInfo], Status]:
         StatusItem(StatusCode.FEWER_THAN_THE_STREAM, None, ("TokenListEntries",)) if fewer else None,
         StatusCode.LIMIT if rest and len(found) == MAX_TOKENS else None,
         StatusItem(StatusCode.MORE_THAN_THE_STREAM, None, ("TokenListEntries",)) if rest else None,
-    )
-
-
-def _judged(operation: HandleOperation) -> HandleOperation:
-    """Returns an operation with its own return addresses only, and its status."""
-    kind, depth = operation.OperationType, operation.Depth
-    return operation._replace(
-        ReturnAddresses=operation.ReturnAddresses[:depth],
-        status=status(
-            StatusItem(StatusCode.UNKNOWN_TYPE, kind) if kind not in OPERATIONS else None,
-            StatusCode.DEPTH if depth > MAX_TRACES else None,
-        ),
     )

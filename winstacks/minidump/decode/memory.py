@@ -42,19 +42,17 @@ MAX_STEPS = 4 * MAX_RANGES
 
 
 class MemoryRange(NamedTuple):
-    """Bytes of the process in the file: `length` bytes from address `start`, at `offset` of the file."""
+    """Bytes of the process in the file: MINIDUMP_MEMORY_DESCRIPTOR, or MINIDUMP_MEMORY_DESCRIPTOR64, which
+    names no offset.
 
-    start: int
-    offset: int
-    length: int
+    Attributes:
+        start: address of the first byte
+        offset: its offset in the file
+    """
 
-
-class MemoryDescriptor(NamedTuple):
-    """MINIDUMP_MEMORY_DESCRIPTOR."""
-
-    StartOfMemoryRange: ULONGLONG
-    DataSize: ULONG
-    Rva: ULONG
+    start: ULONGLONG
+    offset: Annotated[int, "ULONG @0xc/-"]
+    length: Annotated[int, "ULONG_PTR @0x8"]
 
 
 class Memory64List(NamedTuple):
@@ -62,13 +60,6 @@ class Memory64List(NamedTuple):
 
     NumberOfMemoryRanges: ULONGLONG
     BaseRva: ULONGLONG
-
-
-class MemoryDescriptor64(NamedTuple):
-    """MINIDUMP_MEMORY_DESCRIPTOR64."""
-
-    StartOfMemoryRange: ULONGLONG
-    DataSize: ULONGLONG
 
 
 class MemoryInfoList(NamedTuple):
@@ -91,7 +82,7 @@ class MemoryInfo(NamedTuple):
     Type: ULONG
 
 
-RANGE, RANGE64 = Declared(MemoryDescriptor), Declared(MemoryDescriptor64)
+_RANGE, _RANGE64 = Declared(MemoryRange, wide=False), Declared(MemoryRange)
 MEMORY64_LIST = Declared(Memory64List)
 MEMORY_INFO_LIST, MEMORY_INFO = Declared(MemoryInfoList), Declared(MemoryInfo, size=48)
 
@@ -240,8 +231,7 @@ def memory_info_list(dump: Minidump) -> Tuple[List[MemoryInfo], Status]:
 
 
 def _memory_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
-    found, faults = read_counted_list(dump, _MEMORY_LIST, RANGE, MAX_RANGES, "NumberOfMemoryRanges")
-    return [MemoryRange(start, rva, size) for start, size, rva in found], faults
+    return read_counted_list(dump, _MEMORY_LIST, _RANGE, MAX_RANGES, "NumberOfMemoryRanges")
 
 
 def _memory64_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
@@ -249,14 +239,17 @@ def _memory64_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
     if header is None:
         return [], stream
     count, base = header
-    rva += MEMORY64_LIST.size
-    found, faults = elements(dump, rva, end, count, RANGE64.size, RANGE64, MAX_RANGES, "NumberOfMemoryRanges")
-    starts, lengths = zip(*found) if found else ((), ())
-    offsets = list(accumulate(lengths, initial=base))
-    ranges = list(map(partial(tuple.__new__, MemoryRange), zip(starts, offsets, lengths)))
+    first, member = rva + MEMORY64_LIST.size, "NumberOfMemoryRanges"
+    # There may be many: no structures are made of them but the ranges.
+    found, faults = elements(
+        dump, first, end, count, _RANGE64.size, _RANGE64, MAX_RANGES, member, lambda rows: rows
+    )
+    lengths = [length for _, length in found]
+    placed = zip((start for start, _ in found), accumulate(lengths, initial=base), lengths)
+    ranges = list(map(partial(tuple.__new__, MemoryRange), placed))
     # "Sequential at the end of the dump": nothing follows the last range, and the streams come first. A
     # stream of a user may be a part of the memory.
-    ends = not found or offsets[-1] >= dump.size
+    ends = not ranges or ranges[-1].offset + ranges[-1].length >= dump.size
     apart = all(
         other.Location.Rva + other.Location.DataSize <= ranges[0].offset
         for other in dump.streams

@@ -7,9 +7,20 @@ Source: "minidumpapiset.h", the structures named below.
 
 from __future__ import annotations
 
-from typing import Annotated, Dict, Iterable, NamedTuple, Optional, Tuple
+from typing import Annotated, Dict, NamedTuple, Optional, Tuple
 
-from ...memory.decode.declared import STRING, UCHAR, ULONG, ULONGLONG, USHORT, Declared, Record, wide_text
+from ...memory.decode.declared import (
+    MAYBE_ULONG,
+    MAYBE_ULONGLONG,
+    STRING,
+    UCHAR,
+    ULONG,
+    ULONGLONG,
+    USHORT,
+    Declared,
+    Record,
+    without,
+)
 from ...memory.decode.machine import Machine, UnsupportedMachineError, machine_of
 from ...memory.decode.status import NOTHING, Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
@@ -19,10 +30,6 @@ _COMMENT_A, _COMMENT_W, _SYSTEM_INFO, _MISC_INFO, _MEMORY_INFO, _VM_COUNTERS = 1
 
 MAX_COMMENT = 0x10000
 """Greatest number of bytes of a comment that are read."""
-
-_MAYBE = Annotated[Optional[int], "ULONG"]
-_MAYBE_64 = Annotated[Optional[int], "ULONGLONG"]
-"""Members that are None if no flag vouches for them."""
 
 _MISC_SIZES = (24, 44, 232, 832, 1364)
 """Sizes in bytes of MINIDUMP_MISC_INFO and of its versions 2 to 5."""
@@ -75,19 +82,19 @@ class MiscInfo(NamedTuple):
 
     SizeOfInfo: ULONG
     Flags1: ULONG
-    ProcessId: _MAYBE = None
-    ProcessCreateTime: _MAYBE = None
-    ProcessUserTime: _MAYBE = None
-    ProcessKernelTime: _MAYBE = None
-    ProcessorMaxMhz: _MAYBE = None
-    ProcessorCurrentMhz: _MAYBE = None
-    ProcessorMhzLimit: _MAYBE = None
-    ProcessorMaxIdleState: _MAYBE = None
-    ProcessorCurrentIdleState: _MAYBE = None
-    ProcessIntegrityLevel: _MAYBE = None
-    ProcessExecuteFlags: _MAYBE = None
-    ProtectedProcess: _MAYBE = None
-    TimeZoneId: _MAYBE = None
+    ProcessId: MAYBE_ULONG = None
+    ProcessCreateTime: MAYBE_ULONG = None
+    ProcessUserTime: MAYBE_ULONG = None
+    ProcessKernelTime: MAYBE_ULONG = None
+    ProcessorMaxMhz: MAYBE_ULONG = None
+    ProcessorCurrentMhz: MAYBE_ULONG = None
+    ProcessorMhzLimit: MAYBE_ULONG = None
+    ProcessorMaxIdleState: MAYBE_ULONG = None
+    ProcessorCurrentIdleState: MAYBE_ULONG = None
+    ProcessIntegrityLevel: MAYBE_ULONG = None
+    ProcessExecuteFlags: MAYBE_ULONG = None
+    ProtectedProcess: MAYBE_ULONG = None
+    TimeZoneId: MAYBE_ULONG = None
     Bias: Annotated[Optional[int], "LONG"] = None
     StandardName: Annotated[Optional[str], "WCHAR[32]"] = None
     DaylightName: Annotated[Optional[str], "WCHAR[32] @0x94"] = None
@@ -113,16 +120,16 @@ class ProcessVmCounters(NamedTuple):
     QuotaNonPagedPoolUsage: ULONGLONG
     PagefileUsage: ULONGLONG
     PeakPagefileUsage: ULONGLONG
-    PeakVirtualSize: _MAYBE_64
-    VirtualSize: _MAYBE_64
-    PrivateUsage: _MAYBE_64
-    PrivateWorkingSetSize: _MAYBE_64
-    SharedCommitUsage: _MAYBE_64
-    JobSharedCommitUsage: _MAYBE_64
-    JobPrivateCommitUsage: _MAYBE_64
-    JobPeakPrivateCommitUsage: _MAYBE_64
-    JobPrivateCommitLimit: _MAYBE_64
-    JobTotalCommitLimit: _MAYBE_64
+    PeakVirtualSize: MAYBE_ULONGLONG
+    VirtualSize: MAYBE_ULONGLONG
+    PrivateUsage: MAYBE_ULONGLONG
+    PrivateWorkingSetSize: MAYBE_ULONGLONG
+    SharedCommitUsage: MAYBE_ULONGLONG
+    JobSharedCommitUsage: MAYBE_ULONGLONG
+    JobPrivateCommitUsage: MAYBE_ULONGLONG
+    JobPeakPrivateCommitUsage: MAYBE_ULONGLONG
+    JobPrivateCommitLimit: MAYBE_ULONGLONG
+    JobTotalCommitLimit: MAYBE_ULONGLONG
     status: Status = NOTHING
 
 
@@ -143,9 +150,9 @@ class SystemMemoryInfo(NamedTuple):
     ActiveProcessorsAffinityMask: ULONGLONG
     NumberOfProcessors: ULONG
     AvailablePages: Annotated[Optional[int], "ULONGLONG @0x74"]
-    CommittedPages: _MAYBE_64
-    CommitLimit: _MAYBE_64
-    PeakCommitment: _MAYBE_64
+    CommittedPages: MAYBE_ULONGLONG
+    CommitLimit: MAYBE_ULONGLONG
+    PeakCommitment: MAYBE_ULONGLONG
     status: Status = NOTHING
 
 
@@ -207,14 +214,14 @@ def misc_info(dump: Minidump) -> Optional[MiscInfo]:
     size = min(info.SizeOfInfo, stream.Location.DataSize if stream is not None else 0)
     if info.SizeOfInfo not in _MISC_SIZES:
         faults = status(faults, StatusItem(StatusCode.HEADER, None, ("SizeOfInfo",)))
-    without = [
+    unknown = [
         name
         for flag, (least, names) in MISC_GROUPS.items()
         for name in names
         if not info.Flags1 & flag or size < least
     ]
-    without += [] if size >= MISC.size else ["EnabledFeatures"]
-    return _without(info, without)._replace(status=faults)
+    unknown += [] if size >= MISC.size else ["EnabledFeatures"]
+    return without(info, unknown)._replace(status=faults)
 
 
 def process_vm_counters(dump: Minidump) -> Optional[ProcessVmCounters]:
@@ -227,14 +234,14 @@ def process_vm_counters(dump: Minidump) -> Optional[ProcessVmCounters]:
         # Its PrivateUsage stands where PeakVirtualSize is later.
         private = first.PeakVirtualSize
         names = [name for group in _COUNTER_GROUPS.values() for name in group]
-        return _without(first, ["Flags", *names])._replace(PrivateUsage=private, status=faults)
+        return without(first, ["Flags", *names])._replace(PrivateUsage=private, status=faults)
     read = _read(dump, _VM_COUNTERS, _COUNTERS_2)
     if first.Revision != 2 or read is None:
         return None
     counters, faults = read
     flags = counters.Flags or 0
-    without = [name for flag, group in _COUNTER_GROUPS.items() if not flags & flag for name in group]
-    return _without(counters, without)._replace(status=faults)
+    unknown = [name for flag, group in _COUNTER_GROUPS.items() if not flags & flag for name in group]
+    return without(counters, unknown)._replace(status=faults)
 
 
 def system_memory_info(dump: Minidump) -> Optional[SystemMemoryInfo]:
@@ -243,7 +250,7 @@ def system_memory_info(dump: Minidump) -> Optional[SystemMemoryInfo]:
     if read is None:
         return None
     info, faults = read
-    return _without(info, () if info.Flags & _BASIC_PERFORMANCE else _PERFORMANCE)._replace(status=faults)
+    return without(info, () if info.Flags & _BASIC_PERFORMANCE else _PERFORMANCE)._replace(status=faults)
 
 
 def comments(dump: Minidump) -> Tuple[Tuple[int, str, Status], ...]:
@@ -252,7 +259,7 @@ def comments(dump: Minidump) -> Tuple[Tuple[int, str, Status], ...]:
     The dump does not name the code page of an ANSI comment. Bytes that are not UTF-8 are shown as `\\xNN`.
     """
     found = []
-    for kind, read in ((_COMMENT_A, _narrow), (_COMMENT_W, wide_text)):
+    for kind, read in ((_COMMENT_A, _narrow), (_COMMENT_W, _wide)):
         stream = dump.stream(kind)
         if stream is not None:
             size, rva = stream.Location
@@ -261,11 +268,6 @@ def comments(dump: Minidump) -> Tuple[Tuple[int, str, Status], ...]:
                 (kind, text, status(stream.status, StatusCode.LIMIT if size > MAX_COMMENT else None))
             )
     return tuple(found)
-
-
-def _without(record: Record, names: Iterable[str]) -> Record:
-    """Returns a structure without some members: they are None."""
-    return record._replace(**dict.fromkeys(names))
 
 
 def _read(dump: Minidump, kind: int, form: Declared[Record]) -> Optional[Tuple[Record, Status]]:
@@ -283,3 +285,8 @@ def _read(dump: Minidump, kind: int, form: Declared[Record]) -> Optional[Tuple[R
 def _narrow(data: bytes) -> str:
     """Returns the text of a zero-terminated array of CHAR; bytes that are not UTF-8 as `\\xNN`."""
     return data.split(b"\0", 1)[0].decode("utf-8", "backslashreplace")
+
+
+def _wide(data: bytes) -> str:
+    """Returns the text of a zero-terminated array of WCHAR."""
+    return data.decode("utf-16-le", "replace").partition("\0")[0]
