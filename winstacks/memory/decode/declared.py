@@ -32,15 +32,11 @@ from typing import (
     Iterable,
     Iterator,
     List,
-    Match,
     NamedTuple,
     Optional,
-    Sequence,
     Tuple,
     Type,
     TypeVar,
-    Union,
-    cast,
 )
 
 Record = TypeVar("Record", bound=NamedTuple)
@@ -136,7 +132,7 @@ class Declared(Generic[Record]):
         end = 0
         for name, hint in _hints(record):
             text = " ".join(getattr(hint, "__metadata__", ()))
-            kind, count, narrow, other = cast(Match[str], _MEMBER.fullmatch(text)).groups()
+            kind, count, narrow, other = _MEMBER.findall(text)[0]
             structure, place = getattr(hint, "__origin__", hint), other if wide and other else narrow
             if place == "-":
                 continue
@@ -151,7 +147,7 @@ class Declared(Generic[Record]):
             self.offsets[name] = int(place, 16) if place else end
             self.ends[name] = end = self.offsets[name] + struct.calcsize(f"<{known[name].code}")
         end = 0
-        slots: Dict[str, Union[int, slice]] = {}
+        slots: Dict[str, Any] = {}
         for name in sorted(self.offsets, key=self.offsets.__getitem__):
             first, (code, count, _, _) = self._count, known[name]
             self._code += f"{self.offsets[name] - end}x{code}"
@@ -189,7 +185,7 @@ class Declared(Generic[Record]):
         """Returns a structure; what an older version lacks is 0."""
         return next(self.records([self.row(data)], find))
 
-    def _values(self, record: Sequence[Any], put: PutText) -> List[Any]:
+    def _values(self, record: Iterable[Any], put: PutText) -> List[Any]:
         values: List[Any] = [None] * self._count
         for value, (slot, member, _) in zip(record, self._slots):
             if slot is not None and member is not None:
@@ -198,7 +194,9 @@ class Declared(Generic[Record]):
 
     def encode(self, record: Record, put: PutText = lambda _: 0) -> bytes:
         """Returns the bytes of a structure; None is written as 0 or as an empty text."""
-        return self.struct.pack(*self._values(record, put))
+        return self.struct.pack(
+            *(record if self._plain and None not in record else self._values(record, put))
+        )
 
 
 def without(record: Record, names: Iterable[str]) -> Record:

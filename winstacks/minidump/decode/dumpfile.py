@@ -113,7 +113,7 @@ class NotAMinidumpError(ValueError):
     """The file does not begin with the signature of a minidump; the text is a sentence for users."""
 
 
-class Header(NamedTuple):
+class DumpHeader(NamedTuple):
     """MINIDUMP_HEADER."""
 
     Signature: Annotated[bytes, "UCHAR[4]"]
@@ -168,7 +168,7 @@ class ListHeader(NamedTuple):
     NumberOfEntries: ULONG
 
 
-HEADER, DIRECTORY, COUNT = Declared(Header), Declared(Stream), Declared(Count)
+HEADER, DIRECTORY, COUNT = Declared(DumpHeader), Declared(Stream), Declared(Count)
 LIST_HEADER, HEADER_OF_16 = Declared(ListHeader), Declared(ListHeader, 16)
 """The header of a list; the same with a reserved number behind it."""
 

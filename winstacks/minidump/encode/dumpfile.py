@@ -28,7 +28,7 @@ from ..decode.dumpfile import (
     STREAMS,
     VERSION,
     Count,
-    Header,
+    DumpHeader,
     ListHeader,
     Location,
     Stream,
@@ -71,7 +71,7 @@ class Draft:
         self._strings: Dict[str, int] = {}
         self._parts: List[MemoryPart] = []
         count = len(self._places)
-        header = Header(SIGNATURE, VERSION, count, HEADER.size, 0, time_date_stamp, flags)
+        header = DumpHeader(SIGNATURE, VERSION, count, HEADER.size, 0, time_date_stamp, flags)
         self._overwrite(0, HEADER.encode(header))
 
     def put(self, data: bytes) -> int:
