@@ -33,6 +33,7 @@ from typing import (
 )
 
 from ...memory.decode.declared import ULONG, ULONGLONG, Declared, Record
+from ...memory.decode.memory import ReadFile
 from ...memory.decode.status import NOTHING, Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
 from .writers import FOREIGN
@@ -104,9 +105,6 @@ STREAMS: Dict[int, str] = {
 }
 """MINIDUMP_STREAM_TYPE. Other programs use numbers above LastReservedStream (FFFFh); three of these are this
 project's."""
-
-Read = Callable[[int, int], bytes]
-"""Takes an offset and a length, returns the bytes of the file from there: fewer at the end of the file."""
 
 
 class NotAMinidumpError(ValueError):
@@ -187,7 +185,7 @@ class Minidump:
         NotAMinidumpError: the file does not have the header of a minidump
     """
 
-    def __init__(self, read: Read, size: int) -> None:
+    def __init__(self, read: ReadFile, size: int) -> None:
         self._read = read
         self.size = size
         self._texts: Dict[int, Optional[str]] = {}

@@ -13,10 +13,11 @@ Source: `crash.json` and `crash64.json` of Volatility; the names of the members 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Annotated, Any, Dict, NamedTuple, Optional, Tuple
 
 from ...memory.decode.declared import MAYBE_ULONG, Declared, without
 from ...memory.decode.machine import Machine, machine_of
+from ...memory.decode.memory import ReadFile
 
 SIGNATURE = b"PAGE"
 _VALID = {b"DU64": True, b"DUMP": False}
@@ -31,9 +32,6 @@ FILLERS = (FILLER, FILLER << 32 | FILLER)
 
 KERNEL_START = {True: 0xFFFF800000000000, False: 0x80000000}
 """Lowest address of the kernel's half, by whether the header is DUMP_HEADER64: x64 and ARM64, or x86."""
-
-Read = Callable[[int, int], bytes]
-"""Takes an offset and a length, returns the bytes of the file from there: fewer at the end of the file."""
 
 _POINTER = Annotated[Optional[int], "ULONG_PTR"]
 _POINTERS = ("PsLoadedModuleList", "PsActiveProcessHead", "KdDebuggerDataBlock")
@@ -98,7 +96,7 @@ class KernelDumpHeader(NamedTuple):
 _HEADERS = {wide: Declared(KernelDumpHeader, 0x2000 if wide else 0x1000, wide=wide) for wide in (True, False)}
 
 
-def read_header(read: Read) -> KernelDumpHeader:
+def read_header(read: ReadFile) -> KernelDumpHeader:
     """Reads the header of a dump.
 
     Raises:

@@ -20,7 +20,7 @@ from .dumpfile import LIST_HEADER, Location, Minidump, overlapping, read_counted
 
 _THREAD_LIST, _EXCEPTION, _THREAD_INFO_LIST, _THREAD_NAMES = 3, 6, 17, 24
 
-MAX_THREADS = 0x20000
+MAX_THREADS_OF_DUMP = 0x20000
 """Greatest number of threads that are read."""
 
 MAX_CONTEXT = 0x10000
@@ -107,7 +107,7 @@ _EXCEPTION_STREAM = Declared(ExceptionStream, least=160)
 
 def listed_threads(dump: Minidump) -> Tuple[List[MinidumpThread], Status]:
     """Returns the threads of ThreadListStream, and the faults that this stream alone shows."""
-    return read_counted_list(dump, _THREAD_LIST, THREAD, MAX_THREADS, "NumberOfThreads")
+    return read_counted_list(dump, _THREAD_LIST, THREAD, MAX_THREADS_OF_DUMP, "NumberOfThreads")
 
 
 def has_thread_list(dump: Minidump) -> bool:
@@ -153,12 +153,16 @@ def _contradicted(dump: Minidump, listed: Sequence[MinidumpThread]) -> Iterator[
 
 def thread_info_list(dump: Minidump) -> Tuple[List[ThreadInfo], Status]:
     """Returns the entries of ThreadInfoListStream, and the status of the stream."""
-    return read_headed_list(dump, _THREAD_INFO_LIST, LIST_HEADER, THREAD_INFO, MAX_THREADS, "NumberOfEntries")
+    return read_headed_list(
+        dump, _THREAD_INFO_LIST, LIST_HEADER, THREAD_INFO, MAX_THREADS_OF_DUMP, "NumberOfEntries"
+    )
 
 
 def thread_names(dump: Minidump) -> Tuple[List[ThreadName], Status]:
     """Returns the names of ThreadNamesStream, and the status of the stream."""
-    names, faults = read_counted_list(dump, _THREAD_NAMES, THREAD_NAME, MAX_THREADS, "NumberOfThreadNames")
+    names, faults = read_counted_list(
+        dump, _THREAD_NAMES, THREAD_NAME, MAX_THREADS_OF_DUMP, "NumberOfThreadNames"
+    )
     return names, status(faults, dump.text_status)
 
 

@@ -45,7 +45,7 @@ from .dumpfile import (
     read_list_header,
 )
 from .memory import MAX_RANGES
-from .threads import MAX_THREADS
+from .threads import MAX_THREADS_OF_DUMP
 
 REGISTER_BITS = (
     *("Rip", "Rsp", "Rbp", "Rax", "Rcx", "Rdx", "Rbx", "Rsi", "Rdi"),
@@ -158,7 +158,7 @@ def thread_states(dump: Minidump) -> Optional[ThreadStates]:
     if header is None:
         return None
     found, faults = read_headed_list(
-        dump, THREAD_STATES, THREADS_HEADER, THREAD_STATE, MAX_THREADS, "NumberOfEntries"
+        dump, THREAD_STATES, THREADS_HEADER, THREAD_STATE, MAX_THREADS_OF_DUMP, "NumberOfEntries"
     )
     threads: Dict[Tuple[int, int], ThreadState] = {}
     for tid, machine, state, reason, unknown, unsure, text, known in found:
@@ -194,7 +194,9 @@ def trap_frames(dump: Minidump) -> Tuple[List[KeptTrapFrame], Status]:
     """Returns the entries of WinstacksTrapFrameListStream in its order, and the status of the stream."""
     if dump.stream(TRAP_FRAMES) is None:
         return [], NOTHING
-    return read_headed_list(dump, TRAP_FRAMES, HEADER_OF_16, TRAP_FRAME, MAX_THREADS, "NumberOfEntries")
+    return read_headed_list(
+        dump, TRAP_FRAMES, HEADER_OF_16, TRAP_FRAME, MAX_THREADS_OF_DUMP, "NumberOfEntries"
+    )
 
 
 def bits_of(names: Sequence[str]) -> int:

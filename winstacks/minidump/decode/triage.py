@@ -24,12 +24,13 @@ import struct
 from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...memory.decode.machine import Machine
+from ...memory.decode.memory import ReadFile
 from ...memory.decode.status import NOTHING, Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
 from ...traps.decode.record import MAX_PARAMETERS, RECORDS
 from .contexts import FORMS
 from .debuggerdata import MAX_SIZE, DebuggerData, read_debugger_data
-from .kernelheader import FILLER, FILLERS, TRIAGE, KernelDumpHeader, NotAKernelDumpError, Read, read_header
+from .kernelheader import FILLER, FILLERS, TRIAGE, KernelDumpHeader, NotAKernelDumpError, read_header
 from .memory import MAX_ADDRESS, MemoryRange, disjoint
 
 MAX_BLOCKS = 0x20000
@@ -102,7 +103,7 @@ class TriageDump:
         NotAKernelDumpError: the file is no small kernel dump; the text is a sentence for users
     """
 
-    def __init__(self, read: Read, size: int) -> None:
+    def __init__(self, read: ReadFile, size: int) -> None:
         self._read = read
         self.size = size
         self.header: KernelDumpHeader = read_header(read)
