@@ -14,7 +14,8 @@ from typing import Annotated, List, NamedTuple, Tuple
 from ...memory.decode.declared import ULONG, ULONGLONG, Declared
 from ...memory.decode.status import Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
-from .dumpfile import Location, Minidump, overlapping, read_list_header
+from .dumpfile import Location, Minidump, overlapping
+from .lists import read_list_header
 from .system import system_info
 
 _FUNCTION_TABLE = 13

@@ -14,7 +14,8 @@ from typing import Annotated, List, NamedTuple, Tuple
 from ...memory.decode.declared import STRING, ULONG, ULONGLONG, Declared
 from ...memory.decode.status import Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
-from .dumpfile import HEADER_OF_16, Minidump, read_headed_list, read_list_header
+from .dumpfile import Minidump
+from .lists import HEADER_OF_16, read_headed_list, read_list_header
 
 _HANDLE_DATA, _HANDLE_OPERATION_LIST, _TOKEN = 12, 18, 19
 

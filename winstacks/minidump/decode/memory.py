@@ -16,15 +16,8 @@ from ...memory.decode.declared import ULONG, ULONGLONG, Declared
 from ...memory.decode.ranges import flatten
 from ...memory.decode.status import Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
-from .dumpfile import (
-    STREAMS,
-    Minidump,
-    elements,
-    overlapping,
-    read_counted_list,
-    read_headed_list,
-    read_list_header,
-)
+from .dumpfile import STREAMS, Minidump, overlapping
+from .lists import elements, read_counted_list, read_headed_list, read_list_header
 
 _MEMORY_LIST, _MEMORY64_LIST, _MEMORY_INFO_LIST = 5, 9, 16
 

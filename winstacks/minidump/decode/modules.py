@@ -14,7 +14,8 @@ from ...memory.decode.declared import STRING, ULONG, ULONGLONG, Declared
 from ...memory.decode.status import NOTHING, Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.pe import MAX_PDB_PATH, CodeView, codeview_of
-from .dumpfile import LIST_HEADER, Location, Minidump, overlapping, read_counted_list, read_headed_list
+from .dumpfile import Location, Minidump, overlapping
+from .lists import LIST_HEADER, read_counted_list, read_headed_list
 
 MODULE_LIST, _UNLOADED_MODULE_LIST = 4, 14
 """Types of the streams."""

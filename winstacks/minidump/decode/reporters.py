@@ -15,7 +15,8 @@ from typing import Annotated, Iterator, List, NamedTuple, Optional
 from ...memory.decode.declared import ULONG, USHORT, Declared, Record
 from ...memory.decode.status import Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
-from .dumpfile import COUNT, Location, Minidump
+from .dumpfile import Location, Minidump
+from .lists import COUNT
 
 CRASHPAD_INFO, BREAKPAD_INFO, ASSERTION_INFO = 0x43500001, 0x47670001, 0x47670002
 

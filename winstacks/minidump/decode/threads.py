@@ -16,7 +16,8 @@ from ...memory.decode.declared import STRING64, ULONG, ULONGLONG, Declared
 from ...memory.decode.status import NOTHING, Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
 from .contexts import DECISIVE_BYTES, sizes_agree
-from .dumpfile import LIST_HEADER, Location, Minidump, overlapping, read_counted_list, read_headed_list
+from .dumpfile import Location, Minidump, overlapping
+from .lists import LIST_HEADER, read_counted_list, read_headed_list
 
 _THREAD_LIST, _EXCEPTION, _THREAD_INFO_LIST, _THREAD_NAMES = 3, 6, 17, 24
 

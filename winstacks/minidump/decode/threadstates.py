@@ -34,16 +34,8 @@ from typing import Annotated, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...memory.decode.declared import STRING, UCHAR, ULONG, ULONGLONG, USHORT, Declared
 from ...memory.decode.status import NOTHING, Status, status
-from .dumpfile import (
-    HEADER_OF_16,
-    MAPPED_FILES,
-    THREAD_STATES,
-    TRAP_FRAMES,
-    Location,
-    Minidump,
-    read_headed_list,
-    read_list_header,
-)
+from .dumpfile import MAPPED_FILES, THREAD_STATES, TRAP_FRAMES, Location, Minidump
+from .lists import HEADER_OF_16, read_headed_list, read_list_header
 from .memory import MAX_RANGES
 from .threads import MAX_THREADS_OF_DUMP
 

@@ -19,20 +19,8 @@ import sys
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional
 
 from ...memory.decode.declared import Declared, Record
-from ..decode.dumpfile import (
-    COUNT,
-    DIRECTORY,
-    HEADER,
-    LIST_HEADER,
-    SIGNATURE,
-    STREAMS,
-    VERSION,
-    Count,
-    DumpHeader,
-    ListHeader,
-    Location,
-    Stream,
-)
+from ..decode.dumpfile import DIRECTORY, HEADER, SIGNATURE, STREAMS, VERSION, DumpHeader, Location, Stream
+from ..decode.lists import COUNT, LIST_HEADER, Count, ListHeader
 from ..decode.memory import MEMORY64_LIST, Memory64List
 
 PAGE = 0x1000

@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import Iterable, List, NamedTuple, Sequence, Tuple
 
 from ...memory.decode.declared import Declared
-from ..decode.dumpfile import COUNT, HEADER_OF_16, Location
+from ..decode.dumpfile import Location
 from ..decode.handles import HANDLE, HandleDescriptor
+from ..decode.lists import COUNT, HEADER_OF_16
 from ..decode.memory import MEMORY_INFO, MEMORY_INFO_LIST, MemoryInfo
 from ..decode.modules import MODULE, UNLOADED, MinidumpModule, MinidumpUnloadedModule
 from ..decode.system import MISC, MISC_GROUPS, SYSTEM, MiscInfo, SystemInfo
