@@ -156,6 +156,9 @@ class SystemMemoryInfo(NamedTuple):
     status: Status = NOTHING
 
 
+NO_MISC = MiscInfo(0, 0)
+"""What a dump without MiscInfoStream says."""
+
 SYSTEM, MISC = Declared(SystemInfo, least=32), Declared(MiscInfo, least=24)
 _COUNTERS_1, _COUNTERS_2 = Declared(ProcessVmCounters, least=80), Declared(ProcessVmCounters)
 _BASIC = Declared(SystemMemoryInfo)

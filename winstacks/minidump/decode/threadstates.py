@@ -144,11 +144,15 @@ class ThreadStates(NamedTuple):
     status: Status
 
 
-def thread_states(dump: Minidump) -> Optional[ThreadStates]:
-    """Returns WinstacksThreadListStream, None if the dump has none or it is unreadable."""
+NO_STATES = ThreadStates(0, None, 0, 0, 0, {}, NOTHING)
+"""What a dump of another program says."""
+
+
+def thread_states(dump: Minidump) -> ThreadStates:
+    """Returns WinstacksThreadListStream, NO_STATES if the dump has none or it is unreadable."""
     header, _, _, _ = read_list_header(dump, THREAD_STATES, THREADS_HEADER)
     if header is None:
-        return None
+        return NO_STATES
     found, faults = read_headed_list(
         dump, THREAD_STATES, THREADS_HEADER, THREAD_STATE, MAX_THREADS_OF_DUMP, "NumberOfEntries"
     )
@@ -203,7 +207,7 @@ def _named(bits: int) -> Tuple[str, ...]:
 def listed_states(dump: Minidump) -> Tuple[List[ThreadState], Status]:
     """Returns the entries of WinstacksThreadListStream, and the status of the stream."""
     found = thread_states(dump)
-    return ([], NOTHING) if found is None else (list(found.threads.values()), found.status)
+    return list(found.threads.values()), found.status
 
 
 def listed_files(dump: Minidump) -> Tuple[List[str], Status]:

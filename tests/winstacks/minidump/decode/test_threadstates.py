@@ -48,7 +48,6 @@ def written(count: int = 2, entry_size: int = 32) -> Writer:
 
 def test_what_is_written_is_read() -> None:
     found = threadstates.thread_states(dump_of(written()))
-    assert found is not None
     assert (found.flags, found.image_file_name, found.unread_bytes) == (9, "app.exe", 4096)
     assert (found.peb, found.peb32, found.status) == (0x1000, 0x2000, NOTHING)
     first, second = found.threads[8, AMD64], found.threads[12, AMD64]
@@ -71,7 +70,7 @@ def test_files_and_trap_frames() -> None:
 
 def test_a_dump_without_them() -> None:
     dump = dump_of(Writer())
-    assert threadstates.thread_states(dump) is None
+    assert threadstates.thread_states(dump) == threadstates.NO_STATES
     assert threadstates.mapped_files(dump) == ({}, NOTHING)
     assert threadstates.trap_frames(dump) == ([], NOTHING)
     assert threadstates.listed_states(dump) == ([], NOTHING)
