@@ -47,6 +47,7 @@ from .decode.threads import (
 from .decode.threadstates import (
     INCOMPLETE_THREADS,
     KNOWN_START_ADDRESS,
+    NO_STATE,
     WOW64_PROCESS,
     ThreadState,
     thread_states,
@@ -274,31 +275,31 @@ class DumpProcess(Processes):
             tuple(contexts),
             self.wow64,
             (start, start + size) if size else self._exception.stack(own),
-            info.CreateTime if info is not None and info.CreateTime else None,
+            (info.CreateTime or None) if info else None,
             status(
                 self._exception.status_of(thread.ThreadId),
                 StatusCode.EMULATED if self._is_emulated else None,
                 StatusCode.TERMINATED if flags & EXITED_THREAD else None,
-                StatusCode.NOT_A_CONTEXT if flags & INVALID_CONTEXT and state is None else None,
+                StatusCode.NOT_A_CONTEXT if flags & INVALID_CONTEXT and state is NO_STATE else None,
                 faults,
             ),
         )
-        known = state is not None and state.known & KNOWN_START_ADDRESS
+        start_address = info.StartAddress if info else None
         return listed_thread._replace(
             kept_frames=tuple(self._trap_frames.get(thread.ThreadId, ())),
-            win32_start_address=info.StartAddress if info is not None else None,
-            start_address=info.StartAddress if info is not None and known else None,
-            state=None if state is None else state.State,
-            wait_reason=None if state is None else state.WaitReason,
+            win32_start_address=start_address,
+            start_address=start_address if state.known & KNOWN_START_ADDRESS else None,
+            state=state.State,
+            wait_reason=state.WaitReason,
         )
 
     @cached_property
     def _shadows(self) -> ShadowStacks:
         return ShadowStacks(self._dump, memory_ranges(self._dump)[0])
 
-    def _state(self, tid: int, machine: Machine) -> Optional[ThreadState]:
-        """Returns the dump's entry for the registers of a thread, None if it has none."""
-        return self._states.threads.get((tid, machine.number))
+    def _state(self, tid: int, machine: Machine) -> ThreadState:
+        """Returns the dump's entry for the registers of a thread, NO_STATE if it has none."""
+        return self._states.threads.get((tid, machine.number), NO_STATE)
 
     def _narrow(self, thread: MinidumpThread) -> List[SavedContext]:
         """Returns the 32-bit registers in the CPU area of a thread; none without a CPU area."""
@@ -308,7 +309,7 @@ class DumpProcess(Processes):
         slots = teb + types["_TEB"].offset("TlsSlots")
         address = narrow_context(self._image, memory, slots) if teb else None
         if not address:
-            return [] if state is None else [_with_state(SavedContext(Machine.I386, b""), state)]
+            return [] if state is NO_STATE else [_with_state(SavedContext(Machine.I386, b""), state)]
         form = decode_any(context_layouts(self._image, Machine.I386), partial(memory.read, address)).layout
         data = bytes(memory.read(address, form.size) or b"")
         return [_with_state(SavedContext(Machine.I386, data, address), state)]
@@ -320,9 +321,9 @@ def _read_rva(memory: Memory, base: int, rva: int, length: int) -> Optional[byte
     return None if data is None else bytes(data)
 
 
-def _with_state(saved: SavedContext, state: Optional[ThreadState]) -> SavedContext:
+def _with_state(saved: SavedContext, state: ThreadState) -> SavedContext:
     """Returns registers together with the dump's status of them."""
-    if state is None:
+    if state is NO_STATE:
         return saved
     state_status = NOTHING if state.Status is None else parsed(state.Status)
     if state_status is None:

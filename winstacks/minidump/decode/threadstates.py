@@ -144,6 +144,9 @@ class ThreadStates(NamedTuple):
     status: Status
 
 
+NO_STATE = ThreadState(0, 0, None, None, (), (), 0, None)
+"""What a dump of another program says of the registers of a thread."""
+
 NO_STATES = ThreadStates(0, None, 0, 0, 0, {}, NOTHING)
 """What a dump of another program says."""
 
