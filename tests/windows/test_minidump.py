@@ -260,7 +260,7 @@ def test_what_cannot_be_read_while_writing_is_counted(
     monkeypatch.setattr(resident.bulk, "read_extents", failing)
     found = run(opened, tmp_path, monkeypatch)
     unread = threadstates.thread_states(read(tmp_path / str(found[0][1]["File output"])))
-    assert unread is not None and unread.unread_bytes > 0
+    assert unread.unread_bytes > 0
     assert f"{unread.unread_bytes} unreadable bytes are 0" in found[0][1]["Status"]
 
 

@@ -137,8 +137,8 @@ class CrashedProcess(Processes):
     def _listed_processors(self) -> Iterator[Processor]:
         """Yields the processors whose whole KPRCB, by its size, is one data block."""
         data, machine = self._dump.debugger_data, self._image.machine
-        names = ("SizePrcb", "OffsetPrcbNumber", "OffsetPrcbCurrentThread", "OffsetPrcbProcStateContext")
-        size, *places = (data.offset(name) or 0 for name in names)
+        members = data.OffsetPrcbNumber, data.OffsetPrcbCurrentThread, data.OffsetPrcbProcStateContext
+        size, *places = (value or 0 for value in (data.SizePrcb, *members))
         if not size or not all(0 < place < size for place in places):
             return
         for block in self._dump.blocks()[0]:

@@ -31,7 +31,7 @@ def kernel_base(dump: TriageDump) -> int:
     name.
     """
     known, _ = list_drivers(dump)
-    kernel = dump.canonical(dump.debugger_data.addresses.get("KernBase", 0))
+    kernel = dump.canonical(dump.debugger_data.KernBase or 0)
     header = dump.header
     for address in (
         kernel,
@@ -106,7 +106,7 @@ class DumpDrivers:
 
     def _array(self) -> Optional[int]:
         """Returns the address of the ring of unloaded drivers, None if the dump does not show it."""
-        variable = self._dump.debugger_data.addresses.get("MmUnloadedDrivers")
+        variable = self._dump.debugger_data.MmUnloadedDrivers
         memory = self._image.memory(self._image.kernel)
         return memory.pointer(self._dump.canonical(variable)) if variable else None
 

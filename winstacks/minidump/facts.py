@@ -14,7 +14,7 @@ from ..memory.image import AddressSpace
 from ..stacklist.machine import Clock, ComputerName, Input, Kernel
 from .decode.dumpfile import Minidump
 from .decode.memory import memory_ranges
-from .decode.system import SystemInfo, misc_info
+from .decode.system import NO_MISC, SystemInfo, misc_info
 from .decode.threads import exception_stream
 
 WITH_FULL_MEMORY = 2
@@ -35,17 +35,17 @@ class DumpFacts:
     def __init__(self, dump: Minidump, system: Optional[SystemInfo]) -> None:
         self._dump = dump
         self._system = system
-        self._misc = misc_info(dump)
+        self._misc = misc_info(dump) or NO_MISC
 
     def clock(self) -> Clock:
         """Returns the time at which the dump was written, and the time zone."""
         stamp = self._dump.time_date_stamp
-        bias = None if self._misc is None else self._misc.Bias
-        return Clock((stamp + _EPOCH) * _SECOND if stamp else None, None, "", None, bias, NOTHING)
+        time = (stamp + _EPOCH) * _SECOND if stamp else None
+        return Clock(time, None, "", None, self._misc.Bias, NOTHING)
 
     def kernel(self) -> Kernel:
         """Returns the version of Windows."""
-        lab = "" if self._misc is None else self._misc.BuildString or ""
+        lab = self._misc.BuildString or ""
         if self._system is None:
             return Kernel(None, printable(lab), "", None)
         return Kernel(

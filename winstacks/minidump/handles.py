@@ -46,10 +46,11 @@ class DumpHandles:
 
     @cached_property
     def _objects(self) -> Dict[int, HandleObject]:
-        owners = mutant_owners(self._dump)
+        handles, _ = handle_data(self._dump)
+        owners = mutant_owners(self._dump, handles)
         return {
             handle.Handle: HandleObject(handle.TypeName, handle.ObjectName, owners.get(handle.Handle))
-            for handle in handle_data(self._dump)[0]
+            for handle in handles
         }
 
     def object_of(self, handle: int) -> Optional[HandleObject]:
@@ -94,7 +95,7 @@ class DumpHandles:
                 RING,
                 0,
                 0,
-                tuple(map(canonical, operation.ReturnAddresses)),
+                tuple(map(canonical, operation.addresses)),
                 full=operation.Depth >= MAX_TRACES,
             ),
         )

@@ -83,8 +83,8 @@ def kernel_table(
 
 def _expected(dump: TriageDump, base: int) -> Dict[str, int]:
     """Returns the RVAs of the kernel's variables in the dump, by the names of their symbols."""
-    header, addresses = dump.header, dump.debugger_data.addresses
-    known: Dict[str, Optional[int]] = {name: addresses.get(name) for name in _VARIABLES}
+    header, data = dump.header, dump.debugger_data
+    known: Dict[str, Optional[int]] = {name: getattr(data, name, None) for name in _VARIABLES}
     for name in _OF_HEADER:
         known[name] = getattr(header, name) or known.get(name)
     rvas = {name: dump.canonical(value) - base for name, value in known.items() if value}

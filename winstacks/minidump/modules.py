@@ -40,8 +40,7 @@ class DumpModules:
     @cached_property
     def _listed(self) -> Tuple[List[MinidumpModule], bool]:
         found, faults = module_list(self._dump)
-        states = thread_states(self._dump)
-        return found, not faults and not (states is not None and states.flags & INCOMPLETE_MODULES)
+        return found, not (faults or thread_states(self._dump).flags & INCOMPLETE_MODULES)
 
     @cached_property
     def _by_base(self) -> Dict[int, MinidumpModule]:

@@ -33,7 +33,7 @@ from .decode.dumpfile import Minidump
 from .decode.memory import memory_ranges
 from .decode.modules import module_list
 from .decode.platform import dump_machine
-from .decode.system import misc_info
+from .decode.system import NO_MISC, misc_info
 from .decode.threads import (
     EXITED_THREAD,
     INVALID_CONTEXT,
@@ -47,6 +47,7 @@ from .decode.threads import (
 from .decode.threadstates import (
     INCOMPLETE_THREADS,
     KNOWN_START_ADDRESS,
+    NO_STATE,
     WOW64_PROCESS,
     ThreadState,
     thread_states,
@@ -101,9 +102,8 @@ class DumpProcess(Processes):
         machine, pid = self._image.machine, self._pid()
         peb = self._of_tebs(machine, "ProcessEnvironmentBlock") or 0
         peb = peb if self._read(peb) else 0
-        if self._states is not None:
-            # The kernel had its address, whether or not the image had its memory.
-            peb = self._states.peb or peb
+        # The kernel had its address, whether or not the image had its memory.
+        peb = self._states.peb or peb
         space = AddressSpace(
             pid=pid,
             process="",
@@ -153,15 +153,15 @@ class DumpProcess(Processes):
         if native.machine is not Machine.AMD64:
             return None
         states, peb = self._states, self._peb32()
-        if states is not None and states.flags & WOW64_PROCESS:
+        if states.flags & WOW64_PROCESS:
             return native._replace(machine=Machine.I386, wow64=True, peb=states.peb32)
         if peb is None and not (self._runs_wow64 or any(map(self._in_32_bit_code, self._threads))):
             return None
-        there = peb is not None and self._read(peb)
+        there = self._read(peb)
         return native._replace(
             machine=Machine.I386,
             wow64=True,
-            peb=peb if there and peb is not None else 0,
+            peb=(peb or 0) if there else 0,
             remark=status(native.remark, None if there else StatusCode.PEB_NOT_IN_THE_DUMP),
         )
 
@@ -194,13 +194,12 @@ class DumpProcess(Processes):
         found = decode_any(self._forms, lambda size: data).context
         return found is not None and found.registers.get("SegCs") == CS_USER_32
 
-    def _read(self, address: int) -> bool:
-        """Returns whether the dump has the memory at an address."""
-        return bool(address) and self._image.memory(self._image.kernel).read(address, 1) is not None
+    def _read(self, address: Optional[int]) -> bool:
+        """Returns whether the dump has the memory at an address; it has none at None or 0."""
+        return bool(address and self._image.memory(self._image.kernel).read(address, 1))
 
     def _pid(self) -> Optional[int]:
-        misc = misc_info(self._dump)
-        known = None if misc is None else misc.ProcessId
+        known = (misc_info(self._dump) or NO_MISC).ProcessId
         return self._of_tebs(self._image.machine, "ClientId.UniqueProcess") if known is None else known
 
     def _name(self, space: AddressSpace) -> Tuple[str, bool]:
@@ -211,8 +210,7 @@ class DumpProcess(Processes):
         """
         listed = _program([module.ModuleName or "" for module in module_list(self._dump)[0]])
         loaded = _program([entry.name for entry in LoaderLists(self._image).process_modules(space)[0]])
-        kernel_name = None if self._states is None else self._states.image_file_name
-        name = kernel_name or listed or loaded
+        name = self._states.image_file_name or listed or loaded
         programs = {program.lower() for program in (listed, loaded) if program.lower().endswith(".exe")}
         return text.cell(name), bool(name) and len(programs) < 2
 
@@ -235,7 +233,7 @@ class DumpProcess(Processes):
         """Yields the threads of the dump in its order, and a row for threads missing from its list."""
         if offset is not None or (pids and self.native.pid not in pids):
             return
-        incomplete = self._states is not None and self._states.flags & INCOMPLETE_THREADS
+        incomplete = self._states.flags & INCOMPLETE_THREADS
         if self._no_list and not tids:
             nothing = status(StatusCode.NO_THREAD_LIST)
             yield user_thread(self.native, None, None, wow64=self.wow64, status=nothing)
@@ -261,7 +259,7 @@ class DumpProcess(Processes):
 
     def _thread(self, thread: MinidumpThread) -> Thread:
         info = self._infos.get(thread.ThreadId)
-        flags = 0 if info is None else info.DumpFlags
+        flags = info.DumpFlags if info else 0
         saved, faults = context(self._dump, thread.ThreadContext)
         state = self._state(thread.ThreadId, self._image.machine)
         own = _with_state(SavedContext(self._image.machine, saved), state)
@@ -277,31 +275,31 @@ class DumpProcess(Processes):
             tuple(contexts),
             self.wow64,
             (start, start + size) if size else self._exception.stack(own),
-            info.CreateTime if info is not None and info.CreateTime else None,
+            (info.CreateTime or None) if info else None,
             status(
                 self._exception.status_of(thread.ThreadId),
                 StatusCode.EMULATED if self._is_emulated else None,
                 StatusCode.TERMINATED if flags & EXITED_THREAD else None,
-                StatusCode.NOT_A_CONTEXT if flags & INVALID_CONTEXT and state is None else None,
+                StatusCode.NOT_A_CONTEXT if flags & INVALID_CONTEXT and state is NO_STATE else None,
                 faults,
             ),
         )
-        known = state is not None and state.known & KNOWN_START_ADDRESS
+        start_address = info.StartAddress if info else None
         return listed_thread._replace(
             kept_frames=tuple(self._trap_frames.get(thread.ThreadId, ())),
-            win32_start_address=info.StartAddress if info is not None else None,
-            start_address=info.StartAddress if info is not None and known else None,
-            state=None if state is None else state.State,
-            wait_reason=None if state is None else state.WaitReason,
+            win32_start_address=start_address,
+            start_address=start_address if state.known & KNOWN_START_ADDRESS else None,
+            state=state.State,
+            wait_reason=state.WaitReason,
         )
 
     @cached_property
     def _shadows(self) -> ShadowStacks:
         return ShadowStacks(self._dump, memory_ranges(self._dump)[0])
 
-    def _state(self, tid: int, machine: Machine) -> Optional[ThreadState]:
-        """Returns the dump's entry for the registers of a thread, None if it has none."""
-        return None if self._states is None else self._states.threads.get((tid, machine.number))
+    def _state(self, tid: int, machine: Machine) -> ThreadState:
+        """Returns the dump's entry for the registers of a thread, NO_STATE if it has none."""
+        return self._states.threads.get((tid, machine.number), NO_STATE)
 
     def _narrow(self, thread: MinidumpThread) -> List[SavedContext]:
         """Returns the 32-bit registers in the CPU area of a thread; none without a CPU area."""
@@ -311,7 +309,7 @@ class DumpProcess(Processes):
         slots = teb + types["_TEB"].offset("TlsSlots")
         address = narrow_context(self._image, memory, slots) if teb else None
         if not address:
-            return [] if state is None else [_with_state(SavedContext(Machine.I386, b""), state)]
+            return [] if state is NO_STATE else [_with_state(SavedContext(Machine.I386, b""), state)]
         form = decode_any(context_layouts(self._image, Machine.I386), partial(memory.read, address)).layout
         data = bytes(memory.read(address, form.size) or b"")
         return [_with_state(SavedContext(Machine.I386, data, address), state)]
@@ -323,9 +321,9 @@ def _read_rva(memory: Memory, base: int, rva: int, length: int) -> Optional[byte
     return None if data is None else bytes(data)
 
 
-def _with_state(saved: SavedContext, state: Optional[ThreadState]) -> SavedContext:
+def _with_state(saved: SavedContext, state: ThreadState) -> SavedContext:
     """Returns registers together with the dump's status of them."""
-    if state is None:
+    if state is NO_STATE:
         return saved
     state_status = NOTHING if state.Status is None else parsed(state.Status)
     if state_status is None:
@@ -345,7 +343,6 @@ def process_name(dump: Minidump) -> Tuple[Optional[int], Optional[str]]:
 
     MiscInfoStream has the ID, and the first module the name; None for what is not there.
     """
-    misc = misc_info(dump)
     paths = (module.ModuleName for module in module_list(dump)[0])
     name = text.file_name(next((path for path in paths if path), "").replace("/", "\\"))
-    return None if misc is None else misc.ProcessId, text.cell(name) or None
+    return (misc_info(dump) or NO_MISC).ProcessId, text.cell(name) or None

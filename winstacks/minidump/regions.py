@@ -49,8 +49,7 @@ class DumpRegions:
     @cached_property
     def _regions(self) -> Tuple[List[Region], bool]:
         infos, faults = memory_info_list(self._dump)
-        states = thread_states(self._dump)
-        cut = states is not None and states.flags & INCOMPLETE_REGIONS
+        cut = thread_states(self._dump).flags & INCOMPLETE_REGIONS
         if infos and not faults and not cut:
             return _joined(infos), True
         return self._with_memory(infos), False

@@ -54,7 +54,7 @@ class SmallDumpFacts:
 
     def _build_lab(self) -> str:
         """Returns NtBuildLab, empty if the dump lacks its memory."""
-        address = self._dump.debugger_data.addresses.get("NtBuildLab")
+        address = self._dump.debugger_data.NtBuildLab
         if not address:
             return ""
         memory = self._image.memory(self._image.kernel)

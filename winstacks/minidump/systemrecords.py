@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import List, NamedTuple, Optional, Tuple
 
 from ..memory.decode.machine import Machine
-from ..memory.decode.structure import Structure
+from ..memory.decode.view import View
 from ..memory.image import AddressSpace, Image
 from ..process import processors
 from ..process.usertypes import user_types
 from ..stacklist.machine import machine_facts
-from .encode.streams import WrittenMisc, WrittenSystem
+from .decode.system import MiscInfo, SystemInfo
 
 _ARCHITECTURES = {Machine.AMD64: 9, Machine.I386: 0}
 """PROCESSOR_ARCHITECTURE_* of winnt.h."""
@@ -39,8 +39,8 @@ class SystemRecords(NamedTuple):
             image; they are 0 or empty
     """
 
-    system: WrittenSystem
-    misc: WrittenMisc
+    system: SystemInfo
+    misc: MiscInfo
     stamp: int
     lost: Tuple[str, ...]
     lost_of_process: Tuple[str, ...]
@@ -61,35 +61,30 @@ def system_records(image: Image, space: AddressSpace, machine: Machine) -> Syste
     facts = image.service(machine_facts)
     lost: List[str] = []
     lost_of_process: List[str] = []
-    shared = image.types.first_structure("_KUSER_SHARED_DATA")
+    shared = image.at("_KUSER_SHARED_DATA", image.machine.shared_data)
     kprcbs = [cpu.kprcb for cpu in image.service(processors.processors_of)]
+    kprcb = image.at("_KPRCB", kprcbs[0] if kprcbs else 0)
 
     def note_unknown(name: str, value: Optional[int]) -> int:
         if value is None:
             lost.append(name)
         return value or 0
 
-    def data(name: str) -> Optional[int]:
-        return _member(image, shared, image.machine.shared_data, name)
-
-    def processor(name: str) -> Optional[int]:
-        return _member(image, image.types.first_structure("_KPRCB"), kprcbs[0] if kprcbs else 0, name)
-
     kernel, clock = facts.kernel(), facts.clock()
     csd = _service_pack(image, space)
-    system = WrittenSystem(
+    system = SystemInfo(
         _ARCHITECTURES[machine],
-        note_unknown("ProcessorLevel", processor("CpuType")),
-        note_unknown("ProcessorRevision", processor("CpuStep")),
+        note_unknown("ProcessorLevel", kprcb["CpuType"]),
+        note_unknown("ProcessorRevision", kprcb["CpuStep"]),
         min(note_unknown("NumberOfProcessors", kernel.processors), 0xFF),
-        note_unknown("ProductType", data("NtProductType")) & 0xFF,
-        note_unknown("MajorVersion", data("NtMajorVersion")),
-        note_unknown("MinorVersion", data("NtMinorVersion")),
+        note_unknown("ProductType", shared["NtProductType"]) & 0xFF,
+        note_unknown("MajorVersion", shared["NtMajorVersion"]),
+        note_unknown("MinorVersion", shared["NtMinorVersion"]),
         note_unknown("BuildNumber", kernel.build),
         _VER_PLATFORM_WIN32_NT,
         csd or "",
-        note_unknown("SuiteMask", data("SuiteMask")) & 0xFFFF,
-        _cpu(image, machine, shared, kprcbs[0] if kprcbs else 0, lost),
+        note_unknown("SuiteMask", shared["SuiteMask"]) & 0xFFFF,
+        _cpu(image, machine, shared, kprcb, lost),
     )
     if csd is None:
         lost.append("CSDVersion")
@@ -98,25 +93,18 @@ def system_records(image: Image, space: AddressSpace, machine: Machine) -> Syste
     return SystemRecords(system, misc, stamp, tuple(lost), tuple(lost_of_process))
 
 
-def _member(image: Image, structure: Optional[Structure], address: int, *names: str) -> Optional[int]:
-    """Returns a member of a structure of the kernel, None if there is none or it cannot be read."""
-    field = None if structure is None or not address else structure.first_member(*names)
-    return None if field is None else image.memory(image.kernel).member(address, field)
-
-
-def _cpu(image: Image, machine: Machine, shared: Optional[Structure], kprcb: int, lost: List[str]) -> bytes:
+def _cpu(image: Image, machine: Machine, shared: View, kprcb: View, lost: List[str]) -> bytes:
     """Returns CPU_INFORMATION: the vendor of a 32-bit CPU, else the bits of ProcessorFeatures."""
-    kernel = image.memory(image.kernel)
+    read = image.memory(image.kernel).read
     if machine is Machine.I386:
-        structure = image.types.first_structure("_KPRCB")
-        vendor = None if structure is None else structure.first_member("VendorString")
-        found = kernel.read(kprcb + vendor.offset, _VENDOR) if vendor is not None and kprcb else None
+        vendor = kprcb.place("VendorString")
+        found = read(vendor, _VENDOR) if vendor else None
         lost += ["VersionInformation", "FeatureInformation", "AMDExtendedCpuFeatures"]
-        lost += [] if found is not None else ["VendorId"]
+        lost += [] if found else ["VendorId"]
         return bytes(found or b"")
-    features = None if shared is None else shared.first_member("ProcessorFeatures")
-    data = kernel.read(image.machine.shared_data + features.offset, _FEATURES) if features else None
-    if data is None:
+    features = shared.place("ProcessorFeatures")
+    data = read(features, _FEATURES) if features else None
+    if not data:
         lost.append("ProcessorFeatures")
     bits = sum(1 << number for number, present in enumerate(data or b"") if present)
     return bits.to_bytes(16, "little")
@@ -130,23 +118,21 @@ def _service_pack(image: Image, space: AddressSpace) -> Optional[str]:
     return image.memory(space).unicode_string_at(space.peb + member.offset, _MAX_CSD)
 
 
-def _misc(image: Image, space: AddressSpace, bias: Optional[int], lab: str, lost: List[str]) -> WrittenMisc:
-    process = image.types.first_structure("_EPROCESS")
+def _misc(image: Image, space: AddressSpace, bias: Optional[int], lab: str, lost: List[str]) -> MiscInfo:
+    process = image.at("_EPROCESS", space.eprocess)
     tick = image.symbol("KeMaximumIncrement")
-    length = None if tick is None else image.memory(image.kernel).number(tick, 4)
-
-    def member(*names: str) -> Optional[int]:
-        return _member(image, process, space.eprocess, *names)
+    length = image.memory(image.kernel).number(tick, 4) if tick else None
 
     def spent(name: str) -> Optional[int]:
-        ticks = member(f"Pcb.{name}")
+        ticks = process[f"Pcb.{name}"]
         if ticks is None or length is None:
             lost.append(f"Process{name}")
             return None
         return min(ticks * length // _SECOND, _LAST)
 
-    created = seconds(member("CreateTime.QuadPart"))
-    cookie, build = member("Cookie"), lab or None
+    created = seconds(process["CreateTime.QuadPart"])
+    cookie, build = process["Cookie"], lab or None
     values = {"ProcessCreateTime": created, "Bias": bias, "BuildString": build, "ProcessCookie": cookie}
     lost += (name for name, value in values.items() if value is None)
-    return WrittenMisc(space.pid, created, spent("UserTime"), spent("KernelTime"), bias, build, cookie)
+    times = created, spent("UserTime"), spent("KernelTime")
+    return MiscInfo(0, 0, space.pid, *times, Bias=bias, BuildString=build, ProcessCookie=cookie)

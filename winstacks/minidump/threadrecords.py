@@ -18,7 +18,6 @@ from typing import Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
 from ..columns.words import USER, WOW64
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import Status, status, text
-from ..memory.decode.structure import Field
 from ..memory.image import AddressSpace, Image
 from ..names.symbolizer import Symbolizer
 from ..process.thread import TERMINATED, Thread
@@ -121,11 +120,8 @@ class ThreadRecords:
                 yield thread, self._record(thread, machine, process)
 
     def _members(self, name: str, address: int) -> _Members:
-        fields: Mapping[str, Optional[Field]] = self._fields[name]
-        return {
-            member: None if field is None else self._kernel.member(address, field)
-            for member, field in fields.items()
-        }
+        fields = self._fields[name].items()
+        return {member: self._kernel.member(address, field) for member, field in fields}
 
     def _record(self, thread: Thread, machine: Machine, process: _Members) -> ThreadRecord:
         own = self._members("_ETHREAD", thread.ethread)

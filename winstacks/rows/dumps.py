@@ -36,7 +36,7 @@ _LISTS: Dict[str, Tuple[str, Callable[[Minidump], Tuple[List[Any], Status]]]] = 
     "HandleOperationListStream": ("NumberOfEntries", handles.handle_operation_list),
     "FunctionTableStream": ("NumberOfDescriptors", functions.function_tables),
     "TokenStream": ("TokenListEntries", handles.token_info_list),
-    "WinstacksThreadListStream": ("NumberOfEntries", threadstates.list_addresses),
+    "WinstacksThreadListStream": ("NumberOfEntries", threadstates.listed_states),
     "WinstacksFileListStream": ("NumberOfEntries", threadstates.listed_files),
     "WinstacksTrapFrameListStream": ("NumberOfEntries", threadstates.trap_frames),
 }

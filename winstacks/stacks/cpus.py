@@ -26,7 +26,7 @@ from typing import (
 )
 
 from ..memory.decode.machine import Machine
-from ..memory.decode.memory import Memory
+from ..memory.decode.memory import Memory, ReadMemory
 from ..memory.decode.structure import Buffer, Structure
 from ..memory.image import Image
 from ..process.kernelstacks import KernelStackSegment
@@ -38,7 +38,6 @@ from .decode.frames import (
     FindImage,
     MayExecute,
     OwnCopy,
-    Read,
     StackWalk,
     UserTransition,
     find_no_dispatcher,
@@ -83,7 +82,7 @@ class WalkContext:
         may_execute: MayExecute,
         own_copy: OwnCopy = shared,
         find_dispatcher: FindDispatcher = find_no_dispatcher,
-        read_code: Optional[Read] = None,
+        read_code: Optional[ReadMemory] = None,
         surroundings: Surroundings = UNKNOWN,
         budget: Optional[FollowBudget] = None,
         refused: FrozenSet[int] = frozenset(),

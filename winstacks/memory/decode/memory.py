@@ -12,7 +12,13 @@ from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from .pagetable import PAGE_SIZE
 from .ranges import Extents
-from .structure import Field
+from .structure import Buffer, Field
+
+ReadFile = Callable[[int, int], bytes]
+"""Takes an offset and a length, returns the bytes of the file from there: fewer at the end of the file."""
+
+ReadMemory = Callable[[int, int], Optional[Buffer]]
+"""Takes an address and a length, returns the bytes of memory there, or None unless all can be read."""
 
 Reader = Callable[[int, int], Extents]
 """Takes a canonical start address and a length in bytes; returns the present parts of that range."""

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import Callable, Iterator, List, NamedTuple, Tuple
+from typing import Iterator, List, NamedTuple, Tuple
 
+from ...memory.decode.memory import ReadFile
 from ...memory.decode.pagetable import PAGE_SIZE
 
 FULL, KERNEL, AUTOMATIC = 5, 6, 7
@@ -33,9 +34,6 @@ MAX_BITMAP = 1 << 29
 
 MAX_RUNS = 1 << 20
 """Greatest number of runs of pages that are kept. A dump of a machine of 16 GB has some ten thousand."""
-
-Read = Callable[[int, int], bytes]
-"""Takes an offset and a length, returns the bytes of the file from there: fewer at the end of the file."""
 
 Pages = Tuple[int, int]
 """Number of the first page, and number of pages."""
@@ -69,7 +67,7 @@ class Bitmap(NamedTuple):
     cut: int = 0
 
 
-def read_bitmap(read: Read, size: int, start: int) -> Bitmap:
+def read_bitmap(read: ReadFile, size: int, start: int) -> Bitmap:
     """Reads the bitmap of a dump. It never returns more pages than the file has room for.
 
     Args:
@@ -106,13 +104,13 @@ def read_bitmap(read: Read, size: int, start: int) -> Bitmap:
     return Bitmap(runs, 0, 0, claimed - room)
 
 
-def _count(read: Read, start: int, length: int) -> int:
+def _count(read: ReadFile, start: int, length: int) -> int:
     """Returns the number of set bits of a bitmap."""
     chunks = (data for _, data in _chunks(read, start, length))
     return sum(bin(int.from_bytes(data, "little")).count("1") for data in chunks)
 
 
-def _chunks(read: Read, start: int, length: int) -> Iterator[Tuple[int, bytes]]:
+def _chunks(read: ReadFile, start: int, length: int) -> Iterator[Tuple[int, bytes]]:
     """Yields the parts of a bitmap that have set bits, with their offsets; the file may be sparse."""
     for place in range(0, length, _CHUNK):
         data = read(start + place, min(_CHUNK, length - place))
@@ -120,7 +118,7 @@ def _chunks(read: Read, start: int, length: int) -> Iterator[Tuple[int, bytes]]:
             yield place, data
 
 
-def _stretches(read: Read, start: int, length: int) -> Iterator[Pages]:
+def _stretches(read: ReadFile, start: int, length: int) -> Iterator[Pages]:
     """Yields the set bits of a bitmap as runs, possibly adjacent."""
     for place, data in _chunks(read, start, length):
         for match in _STRETCH.finditer(data):

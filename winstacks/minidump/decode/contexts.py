@@ -16,7 +16,7 @@ from typing import Iterable, NamedTuple, Optional, Tuple
 _XSTATE = 0x40
 
 
-class _Form(NamedTuple):
+class Form(NamedTuple):
     """The CONTEXT of a CPU: its size, the offset of ContextFlags, the flag of the CPU."""
 
     machine: int
@@ -24,15 +24,19 @@ class _Form(NamedTuple):
     flags: int
     cpu: int
 
+    def flags_of(self, data: bytes) -> int:
+        """Returns ContextFlags of a CONTEXT."""
+        return int.from_bytes(data[self.flags : self.flags + 4], "little")
 
-_FORMS = (
-    _Form(0x8664, 1232, 0x30, 0x100000),
-    _Form(0xAA64, 912, 0, 0x400000),
-    _Form(0x14C, 716, 0, 0x10000),
+
+FORMS = (
+    Form(0x8664, 1232, 0x30, 0x100000),
+    Form(0xAA64, 912, 0, 0x400000),
+    Form(0x14C, 716, 0, 0x10000),
 )
 """IMAGE_FILE_MACHINE_* and its CONTEXT, the longest first."""
 
-DECISIVE_BYTES = max(form.size for form in _FORMS) + 4
+DECISIVE_BYTES = max(form.size for form in FORMS) + 4
 """Number of the first bytes of a CONTEXT that `sizes_agree` reads: CONTEXT, and CONTEXT_EX.All.Offset."""
 
 _OF_A_CPU = 0x7F0000
@@ -45,24 +49,20 @@ def machine_of_context(data: bytes) -> Optional[int]:
     return None if form is None else form.machine
 
 
-def _form(data: bytes) -> Optional[_Form]:
-    for form in _FORMS:
+def _form(data: bytes) -> Optional[Form]:
+    for form in FORMS:
         if len(data) >= form.size:
-            flags = _flags(form, data)
+            flags = form.flags_of(data)
             if flags & _OF_A_CPU == form.cpu and flags & 0xFF:
                 return form
     return None
 
 
-def _flags(form: _Form, data: bytes) -> int:
-    return int.from_bytes(data[form.flags : form.flags + 4], "little")
-
-
-def _is_extended(form: _Form, data: bytes) -> bool:
+def _is_extended(form: Form, data: bytes) -> bool:
     """Returns whether XSTATE follows a CONTEXT: ContextFlags say so, or CONTEXT_EX there leads back to it."""
     behind = data[form.size : form.size + 4]
     leads_back = len(behind) == 4 and int.from_bytes(behind, "little", signed=True) == -form.size
-    return len(data) > form.size and (bool(_flags(form, data) & _XSTATE) or leads_back)
+    return len(data) > form.size and (bool(form.flags_of(data) & _XSTATE) or leads_back)
 
 
 def sizes_agree(contexts: Iterable[Tuple[int, bytes]]) -> bool:
@@ -81,5 +81,5 @@ def sizes_agree(contexts: Iterable[Tuple[int, bytes]]) -> bool:
         if form is None or not _is_extended(form, data):
             plain.add(size)
     # The sizes of other CPUs are not known here.
-    right = not known or plain.issubset(form.size for form in _FORMS)
+    right = not known or plain.issubset(form.size for form in FORMS)
     return len(plain) < 2 and right

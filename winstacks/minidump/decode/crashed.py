@@ -152,9 +152,8 @@ def _is_id(value: int) -> bool:
 
 def _name(types: Structures, process: bytes) -> Optional[str]:
     """Returns ImageFileName; None if its offset is unknown, or no text is there."""
-    structure = types.first_structure("_EPROCESS")
-    field = None if structure is None else structure.first_member("ImageFileName")
-    data = b"" if field is None else process[field.offset : field.offset + _IMAGE_FILE_NAME]
+    field = types.find("_EPROCESS").first_member("ImageFileName")
+    data = process[field.offset :][:_IMAGE_FILE_NAME] if field else b""
     written, end, _ = data.partition(b"\0")
     whole = len(data) == _IMAGE_FILE_NAME and written and (end or len(written) == _IMAGE_FILE_NAME)
     if not whole or any(byte < 0x20 or byte == 0x7F for byte in written):
@@ -170,7 +169,7 @@ def structure_memory(dump: TriageDump, crashed: CrashedThread) -> List[MemoryRan
         (crashed.eprocess, _OF_PROCESS, "SizeEProcess"),
     ):
         part = dump.part(name)
-        size = min(data.offset(member) or len(part.data), len(part.data))
+        size = min(getattr(data, member) or len(part.data), len(part.data))
         if address is not None and size:
             found.append(MemoryRange(address, part.offset, size))
     return found
@@ -179,9 +178,9 @@ def structure_memory(dump: TriageDump, crashed: CrashedThread) -> List[MemoryRan
 def _by_debugger(dump: TriageDump, data: DebuggerData, parts: Dict[str, Part]) -> Dict[str, int]:
     pointer, found = 8 if dump.header.wide else 4, {}
     for name, (part, member) in _BY_DEBUGGER.items():
-        place = data.offset(member)
+        place = getattr(data, member)
         width = 1 if name in _BYTES or name == "number" else pointer
-        bytes_ = b"" if place is None else parts[part].data[place : place + width]
+        bytes_ = parts[part].data[place : place + width] if place else b""
         if len(bytes_) == width:
             value = int.from_bytes(bytes_, "little")
             found[name] = value if width == 1 else dump.canonical(value)
@@ -191,10 +190,8 @@ def _by_debugger(dump: TriageDump, data: DebuggerData, parts: Dict[str, Part]) -
 def _by_symbols(types: Structures, parts: Dict[str, Part]) -> Dict[str, int]:
     found = {}
     for name, (kind, part, paths) in _BY_SYMBOLS.items():
-        structure = types.first_structure(kind)
-        field = None if structure is None else structure.first_member(*paths)
-        data = parts[part].data
-        if field is not None and field.offset + field.size <= len(data):
+        field, data = types.find(kind).first_member(*paths), parts[part].data
+        if field and field.offset + field.size <= len(data):
             found[name] = field.value_in(data)
     return found
 

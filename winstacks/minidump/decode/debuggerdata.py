@@ -10,74 +10,65 @@ Source: `wdbgexts.h`, and `kdbg.json` of Volatility.
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple, Optional
+from typing import Annotated, NamedTuple, Optional
+
+from ...memory.decode.declared import ULONG, Declared, without
 
 TAG = b"KDBG"
-_TAG_AT, _SIZE_AT = 0x10, 0x14
-_LEAST, MAX_SIZE = 0x18, 0x2000
-
-_ADDRESSES: Dict[str, int] = {
-    "KernBase": 0x18,
-    "KiCallUserMode": 0x38,
-    "PsLoadedModuleList": 0x48,
-    "PsActiveProcessHead": 0x50,
-    "KiBugcheckData": 0x88,
-    "MmHighestUserAddress": 0x1C8,
-    "MmSystemRangeStart": 0x1D0,
-    "NtBuildLab": 0x208,
-    "KiProcessorBlock": 0x218,
-    "MmUnloadedDrivers": 0x220,
-    "MmLastUnloadedDriver": 0x228,
-}
-_OFFSETS: Dict[str, int] = {
-    "OffsetKThreadTeb": 0x29A,
-    "OffsetKThreadKernelStack": 0x29C,
-    "OffsetKThreadInitialStack": 0x29E,
-    "OffsetKThreadApcProcess": 0x2A0,
-    "OffsetKThreadState": 0x2A2,
-    "SizeEProcess": 0x2A8,
-    "OffsetEprocessPeb": 0x2AA,
-    "OffsetEprocessDirectoryTableBase": 0x2AE,
-    "SizePrcb": 0x2B0,
-    "OffsetPrcbCurrentThread": 0x2B4,
-    "OffsetPrcbProcStateContext": 0x2BC,
-    "OffsetPrcbNumber": 0x2BE,
-    "SizeEThread": 0x2C0,
-}
+MAX_SIZE = 0x2000
+_LEAST = 0x18
 
 
 class DebuggerData(NamedTuple):
-    """KDDEBUGGER_DATA64.
+    """KDDEBUGGER_DATA64, as far as it is used. A member is None if it is 0, or lies beyond the end.
 
     Attributes:
-        tagged: whether the structure has the tag `KDBG`; without the tag nothing else is read
-        addresses: addresses by member, without zeros
-        offsets: offsets and sizes by member, without zeros
+        OwnerTag: `KDBG`; without it nothing else is read
     """
 
-    tagged: bool
-    size: int
-    addresses: Dict[str, int]
-    offsets: Dict[str, int]
+    OwnerTag: Annotated[bytes, "UCHAR[4] @0x10"]
+    Size: ULONG
+    KernBase: Annotated[Optional[int], "ULONGLONG @0x18"] = None
+    KiCallUserMode: Annotated[Optional[int], "ULONGLONG @0x38"] = None
+    PsLoadedModuleList: Annotated[Optional[int], "ULONGLONG @0x48"] = None
+    PsActiveProcessHead: Annotated[Optional[int], "ULONGLONG @0x50"] = None
+    KiBugcheckData: Annotated[Optional[int], "ULONGLONG @0x88"] = None
+    MmHighestUserAddress: Annotated[Optional[int], "ULONGLONG @0x1c8"] = None
+    MmSystemRangeStart: Annotated[Optional[int], "ULONGLONG @0x1d0"] = None
+    NtBuildLab: Annotated[Optional[int], "ULONGLONG @0x208"] = None
+    KiProcessorBlock: Annotated[Optional[int], "ULONGLONG @0x218"] = None
+    MmUnloadedDrivers: Annotated[Optional[int], "ULONGLONG @0x220"] = None
+    MmLastUnloadedDriver: Annotated[Optional[int], "ULONGLONG @0x228"] = None
+    OffsetKThreadTeb: Annotated[Optional[int], "USHORT @0x29a"] = None
+    OffsetKThreadKernelStack: Annotated[Optional[int], "USHORT @0x29c"] = None
+    OffsetKThreadInitialStack: Annotated[Optional[int], "USHORT @0x29e"] = None
+    OffsetKThreadApcProcess: Annotated[Optional[int], "USHORT @0x2a0"] = None
+    OffsetKThreadState: Annotated[Optional[int], "USHORT @0x2a2"] = None
+    SizeEProcess: Annotated[Optional[int], "USHORT @0x2a8"] = None
+    OffsetEprocessPeb: Annotated[Optional[int], "USHORT @0x2aa"] = None
+    OffsetEprocessDirectoryTableBase: Annotated[Optional[int], "USHORT @0x2ae"] = None
+    SizePrcb: Annotated[Optional[int], "USHORT @0x2b0"] = None
+    OffsetPrcbCurrentThread: Annotated[Optional[int], "USHORT @0x2b4"] = None
+    OffsetPrcbProcStateContext: Annotated[Optional[int], "USHORT @0x2bc"] = None
+    OffsetPrcbNumber: Annotated[Optional[int], "USHORT @0x2be"] = None
+    SizeEThread: Annotated[Optional[int], "USHORT @0x2c0"] = None
 
-    def offset(self, name: str) -> Optional[int]:
-        """Returns an offset or a size, None if the structure does not have it."""
-        return self.offsets.get(name)
+    @property
+    def tagged(self) -> bool:
+        """Whether the structure has its tag."""
+        return self.OwnerTag == TAG
+
+
+_DEBUGGER_DATA = Declared(DebuggerData)
 
 
 def read_debugger_data(data: bytes) -> DebuggerData:
     """Returns the content of the structure's bytes; members beyond its end or its Size are unknown."""
-    if len(data) < _LEAST or data[_TAG_AT : _TAG_AT + 4] != TAG:
-        return DebuggerData(False, 0, {}, {})
-    size = int.from_bytes(data[_SIZE_AT : _SIZE_AT + 4], "little")
-    data = data[: min(size, MAX_SIZE)]
-
-    def read(places: Dict[str, int], width: int) -> Dict[str, int]:
-        found = {
-            name: int.from_bytes(data[place : place + width], "little")
-            for name, place in places.items()
-            if place + width <= len(data)
-        }
-        return {name: value for name, value in found.items() if value}
-
-    return DebuggerData(True, size, read(_ADDRESSES, 8), read(_OFFSETS, 2))
+    found = _DEBUGGER_DATA.decode(data)
+    if len(data) < _LEAST or not found.tagged:
+        return DebuggerData(b"", 0)
+    end = min(found.Size, MAX_SIZE, len(data))
+    ends = _DEBUGGER_DATA.ends
+    return without(
+        found, (name for name in found._fields[2:] if not getattr(found, name) or ends[name] > end)
+    )

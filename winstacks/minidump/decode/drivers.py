@@ -15,9 +15,9 @@ twelve characters of the name, and the two addresses. They are read only if coun
 
 from __future__ import annotations
 
-import struct
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Annotated, Iterator, List, NamedTuple, Optional, Tuple
 
+from ...memory.decode.declared import USHORT, Declared
 from ...memory.decode.status import NOTHING, Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
 from .kernelheader import KERNEL_START
@@ -32,31 +32,9 @@ _MAX_ENTRY = 0x400
 _MAX_DRIVER = 1 << 28
 _PAGE = 0x1000
 
-_Places = Dict[str, Tuple[int, int]]
-_WIDE: _Places = {
-    "DllBase": (0x30, 8),
-    "EntryPoint": (0x38, 8),
-    "SizeOfImage": (0x40, 4),
-    "CheckSum": (0x78, 4),
-    "TimeDateStamp": (0x80, 4),
-    "padding": (0x84, 4),
-}
-_NARROW: _Places = {
-    "DllBase": (0x18, 4),
-    "EntryPoint": (0x1C, 4),
-    "SizeOfImage": (0x20, 4),
-    "CheckSum": (0x40, 4),
-    "TimeDateStamp": (0x44, 4),
-}
-_LAST = "SizeOfImage"
-"""The last member that every entry has."""
-
-_NAME = 12
-"""Characters of a name in the entry of an unloaded driver."""
-
 
 class Driver(NamedTuple):
-    """A loaded driver.
+    """A loaded driver, by its KLDR_DATA_TABLE_ENTRY.
 
     Attributes:
         name: path or file name as in the dump; None if it cannot be read
@@ -65,11 +43,27 @@ class Driver(NamedTuple):
     """
 
     name: Optional[str]
-    DllBase: int
-    EntryPoint: int
-    SizeOfImage: int
-    CheckSum: Optional[int]
-    TimeDateStamp: Optional[int]
+    DllBase: Annotated[int, "ULONG_PTR @0x18/0x30"]
+    EntryPoint: Annotated[int, "ULONG_PTR"]
+    SizeOfImage: Annotated[int, "ULONG @0x20/0x40"]
+    CheckSum: Annotated[Optional[int], "ULONG @0x40/0x78"]
+    TimeDateStamp: Annotated[Optional[int], "ULONG_PTR @0x44/0x80"]
+
+
+class _UnloadedEntry(NamedTuple):
+    """An entry of the list of unloaded drivers: a UNICODE_STRING with its first characters, and a
+    range of addresses."""
+
+    Length: USHORT
+    MaximumLength: USHORT
+    Buffer: Annotated[int, "ULONG_PTR @0x4/0x8"]
+    Characters: Annotated[str, "WCHAR[12]"]
+    StartAddress: Annotated[int, "ULONG_PTR"]
+    EndAddress: Annotated[int, "ULONG_PTR"]
+
+
+_ENTRIES = {wide: Declared(Driver, wide=wide) for wide in (True, False)}
+_UNLOADED = {wide: Declared(_UnloadedEntry, wide=wide) for wide in (True, False)}
 
 
 class UnloadedDriver(NamedTuple):
@@ -93,7 +87,7 @@ def list_drivers(dump: TriageDump) -> Tuple[List[Driver], Status]:
     for first, size in _layouts(dump, part.offset, count):
         data = dump.available(part.offset, read * size)
         entries = [data[place * size :][:size] for place in range(len(data) // size)]
-        found = [_driver(dump, entry, _WIDE if wide else _NARROW, first) for entry in entries]
+        found = [_driver(dump, entry, first) for entry in entries]
         plausible = _plausible(found, wide)
         if plausible > best[0]:
             best = plausible, found, size
@@ -121,7 +115,8 @@ def _layouts(dump: TriageDump, start: int, count: int) -> List[Tuple[int, int]]:
     firsts = (8,) if wide else (4, 8)
     room = dump.part("StringPool").offset - start
     size = (room // count) & -(8 if wide else 4) if room > 0 else 0
-    least = sum((_WIDE if wide else _NARROW)[_LAST])
+    # Every entry has the members up to this one.
+    least = _ENTRIES[wide].ends["SizeOfImage"]
     return [
         (first, entry)
         for first in firsts
@@ -140,20 +135,17 @@ def _plausible(drivers: List[Driver], wide: bool) -> int:
     )
 
 
-def _driver(dump: TriageDump, entry: bytes, places: _Places, first: int) -> Driver:
-    def number(name: str) -> Optional[int]:
-        offset, size = places[name]
-        at = first + offset
-        return int.from_bytes(entry[at : at + size], "little") if at + size <= len(entry) else None
-
-    return Driver(
-        read_string(dump, int.from_bytes(entry[:4], "little")),
-        dump.canonical(number("DllBase") or 0),
-        dump.canonical(number("EntryPoint") or 0),
-        number("SizeOfImage") or 0,
-        number("CheckSum"),
+def _driver(dump: TriageDump, entry: bytes, first: int) -> Driver:
+    form = _ENTRIES[dump.header.wide]
+    driver, room = form.decode(entry[first:]), len(entry) - first
+    stamp = driver.TimeDateStamp if form.ends["TimeDateStamp"] <= room else None
+    return driver._replace(
+        name=read_string(dump, int.from_bytes(entry[:4], "little")),
+        DllBase=dump.canonical(driver.DllBase),
+        EntryPoint=dump.canonical(driver.EntryPoint),
+        CheckSum=driver.CheckSum if form.ends["CheckSum"] <= room else None,
         # In the kernel's own entry a pointer would be there: its upper half is not 0.
-        None if "padding" in places and number("padding") else number("TimeDateStamp"),
+        TimeDateStamp=stamp if stamp is None or stamp < 1 << 32 else None,
     )
 
 
@@ -179,14 +171,14 @@ def list_unloaded(dump: TriageDump) -> Tuple[List[UnloadedDriver], Status]:
     if not part.offset:
         return [], part.status
     wide = dump.header.wide
-    form = struct.Struct("<HH4xQ24sQQ" if wide else "<HHI24sII")
+    size = _UNLOADED[wide].size
     best: List[Optional[UnloadedDriver]] = [None]
     for head in (8, 4) if wide else (4,):
         count = int.from_bytes(part.data[:head], "little")
         if not count and len(part.data) >= head:
             return [], NOTHING
-        if count <= MAX_UNLOADED and head + count * form.size <= len(part.data):
-            found = list(_unloaded(dump, part.data[head:], count, form))
+        if count <= MAX_UNLOADED and head + count * size <= len(part.data):
+            found = list(_unloaded(dump, part.data[head:], count))
             if len(found) - found.count(None) > len(best) - best.count(None):
                 best = found
     usable = [driver for driver in best if driver is not None]
@@ -194,14 +186,13 @@ def list_unloaded(dump: TriageDump) -> Tuple[List[UnloadedDriver], Status]:
     return usable, status(wrong)
 
 
-def _unloaded(
-    dump: TriageDump, data: bytes, count: int, form: struct.Struct
-) -> Iterator[Optional[UnloadedDriver]]:
+def _unloaded(dump: TriageDump, data: bytes, count: int) -> Iterator[Optional[UnloadedDriver]]:
     """Yields the entries of a list; None for an entry that contradicts itself."""
+    form = _UNLOADED[dump.header.wide]
     for place in range(count):
-        length, _, _, characters, start, end = form.unpack_from(data, place * form.size)
-        start, end = dump.canonical(start), dump.canonical(end)
-        name = characters.decode("utf-16-le", "replace")[: min(length // 2, _NAME)].partition("\0")[0]
+        entry = form.decode(data[place * form.size :])
+        length, name = entry.Length, entry.Characters[: entry.Length // 2]
+        start, end = dump.canonical(entry.StartAddress), dump.canonical(entry.EndAddress)
         low = KERNEL_START[dump.header.wide]
         there = low <= start < end <= start + _MAX_DRIVER and not start % _PAGE
         yield UnloadedDriver(name, start, end) if there and not length % 2 else None

@@ -15,9 +15,20 @@ MINIDUMP_STREAM_TYPE and the structures of the streams); names are spelled as th
 
 from __future__ import annotations
 
-import struct
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import (
+    Annotated,
+    Dict,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
+from ...memory.decode.declared import ULONG, ULONGLONG, Declared
+from ...memory.decode.memory import ReadFile
 from ...memory.decode.status import NOTHING, Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
 from .writers import FOREIGN
@@ -44,9 +55,6 @@ _ASKED_FOR = {0x2: 9, 0x4: 12, 0x800: 16, 0x1000: 17, 0x40000: 19}
 """Stream types by the flag of MINIDUMP_TYPE that requests them (MiniDumpWithFullMemory, WithHandleData,
 WithFullMemoryInfo, WithThreadInfo, WithTokenInformation)."""
 
-HEADER = struct.Struct("<4sIIIIIQ")
-DIRECTORY = struct.Struct("<III")
-_CHUNK = 0x10000
 _UNUSED = 0
 _LAST_OF_WINDOWS = 0xFFFF
 """LastReservedStream: other programs use larger numbers."""
@@ -90,30 +98,39 @@ STREAMS: Dict[int, str] = {
 """MINIDUMP_STREAM_TYPE. Other programs use numbers above LastReservedStream (FFFFh); three of these are this
 project's."""
 
-Read = Callable[[int, int], bytes]
-"""Takes an offset and a length, returns the bytes of the file from there: fewer at the end of the file."""
-
 
 class NotAMinidumpError(ValueError):
     """The file does not begin with the signature of a minidump; the text is a sentence for users."""
 
 
+class DumpHeader(NamedTuple):
+    """MINIDUMP_HEADER."""
+
+    Signature: Annotated[bytes, "UCHAR[4]"]
+    Version: ULONG
+    NumberOfStreams: ULONG
+    StreamDirectoryRva: ULONG
+    CheckSum: ULONG
+    TimeDateStamp: ULONG
+    Flags: ULONGLONG
+
+
 class Location(NamedTuple):
     """MINIDUMP_LOCATION_DESCRIPTOR: a range of the file."""
 
-    DataSize: int
-    Rva: int
+    DataSize: ULONG
+    Rva: ULONG
 
 
 class Stream(NamedTuple):
-    """An entry of the directory of streams.
+    """MINIDUMP_DIRECTORY: an entry of the directory of streams.
 
     Attributes:
         status: faults of the stream: it is beyond the end of the file, it overlaps another of a type that is
             known, it is one of several of its type (the first counts), or Windows has no such type
     """
 
-    StreamType: int
+    StreamType: ULONG
     Location: Location
     status: Status = NOTHING
 
@@ -121,6 +138,9 @@ class Stream(NamedTuple):
     def name(self) -> str:
         """Name of the type in MINIDUMP_STREAM_TYPE, else its number in hexadecimal."""
         return STREAMS.get(self.StreamType, f"{self.StreamType:#x}")
+
+
+HEADER, DIRECTORY = Declared(DumpHeader), Declared(Stream)
 
 
 class Minidump:
@@ -137,7 +157,7 @@ class Minidump:
         NotAMinidumpError: the file does not have the header of a minidump
     """
 
-    def __init__(self, read: Read, size: int) -> None:
+    def __init__(self, read: ReadFile, size: int) -> None:
         self._read = read
         self.size = size
         self._texts: Dict[int, Optional[str]] = {}
@@ -148,18 +168,20 @@ class Minidump:
         data = self.read(0, HEADER.size)
         if data is None or data[:4] != SIGNATURE:
             raise NotAMinidumpError("The file does not begin with the signature of a minidump (MDMP)")
-        _, version, count, rva, _, self.time_date_stamp, self.flags = HEADER.unpack(data)
-        if version & 0xFFFF != VERSION:
+        header = HEADER.decode(data)
+        self.time_date_stamp, self.flags = header.TimeDateStamp, header.Flags
+        if header.Version & 0xFFFF != VERSION:
             raise NotAMinidumpError(
-                f"The file has the signature of a minidump, and the version {version & 0xFFFF:#x}: "
+                f"The file has the signature of a minidump, and the version {header.Version & 0xFFFF:#x}: "
                 f"only {VERSION:#x} is known"
             )
-        self.version = version >> 16
-        rows, faults = self._rows(rva, count)
-        used = [row for row in rows if row != (_UNUSED, 0, 0)]
+        self.version = header.Version >> 16
+        rva = header.StreamDirectoryRva
+        rows, faults = self._rows(rva, header.NumberOfStreams)
+        used = [stream for stream in rows if stream[:2] != (_UNUSED, (0, 0))]
         taken = (0, HEADER.size), (rva, rva + len(rows) * DIRECTORY.size)
         shared = overlapping([*taken, *_claimed(used)])
-        missing = self._missing({row[0] for row in used})
+        missing = self._missing({stream.StreamType for stream in used})
         self.status = status(
             faults,
             StatusCode.OVERLAP if 0 in shared or 1 in shared else None,
@@ -170,7 +192,7 @@ class Minidump:
         for stream in self.streams:
             self._first.setdefault(stream.StreamType, stream)
 
-    def _rows(self, rva: int, count: int) -> Tuple[List[Tuple[int, int, int]], Status]:
+    def _rows(self, rva: int, count: int) -> Tuple[List[Stream], Status]:
         """Returns the entries of the directory, and its status."""
         read = min(count, MAX_STREAMS)
         data = self.available(rva, read * DIRECTORY.size)
@@ -180,23 +202,22 @@ class Minidump:
             StatusCode.LIMIT if count > MAX_STREAMS else None,
             StatusItem(StatusCode.BEYOND_THE_FILE, missing) if missing else None,
         )
-        return list(DIRECTORY.iter_unpack(data[:whole])), faults
+        return list(DIRECTORY.records(DIRECTORY.struct.iter_unpack(data[:whole]), self.string)), faults
 
     def _missing(self, present: Set[int]) -> Tuple[str, ...]:
         """Returns the names of the streams that Flags requests and the dump lacks."""
         kinds = (kind for flag, kind in _ASKED_FOR.items() if self.flags & flag)
         return tuple(STREAMS[kind] for kind in kinds if kind not in present)
 
-    def _checked(self, used: Sequence[Tuple[int, int, int]], shared: Set[int]) -> Iterator[Stream]:
+    def _checked(self, used: Sequence[Stream], shared: Set[int]) -> Iterator[Stream]:
         """Yields the entries of the directory with the status of each; `shared` has the overlapping ones."""
         seen: Set[int] = set()
-        for place, (kind, size, rva) in enumerate(used):
+        for place, stream in enumerate(used):
+            kind, (size, rva), _ = stream
             beyond = self.beyond(rva, size)
             known = kind > _UNUSED and (kind in STREAMS or kind > _LAST_OF_WINDOWS)
-            yield Stream(
-                kind,
-                Location(size, rva),
-                status(
+            yield stream._replace(
+                status=status(
                     StatusItem(StatusCode.BEYOND_THE_FILE, beyond) if beyond else None,
                     StatusCode.OVERLAP if place in shared else None,
                     StatusCode.TWICE if kind in seen else None,
@@ -264,140 +285,14 @@ class Minidump:
         return status(StatusCode.LIMIT) if self._texts_left_out else NOTHING
 
 
-class FixedStruct:
-    """A structure of fixed size: its members in the order of the file.
-
-    Args:
-        members: a code of `struct` for each group of members, little-endian, without alignment
-        least: size of the oldest version of the structure in bytes, if later versions have more members
-    """
-
-    def __init__(self, members: str, least: int = 0) -> None:
-        self.struct = struct.Struct("<" + members)
-        self.size = self.struct.size
-        self.least = least or self.size
-
-    def decode(self, data: bytes) -> Tuple[Any, ...]:
-        """Returns the members; members that an older version lacks are 0."""
-        return self.struct.unpack(data[: self.size].ljust(self.size, b"\0"))
-
-
-COUNT = FixedStruct("I")
-
-
-def elements(
-    dump: Minidump, rva: int, end: int, count: int, size: int, form: FixedStruct, limit: int, member: str
-) -> Tuple[List[Tuple[Any, ...]], Status]:
-    """Reads an array of structures.
-
-    Args:
-        end: end of the stream that has the array
-        count, size: number and size of the structures, as the stream claims
-        limit: greatest number of structures that are read
-        member: name of the member that has the count
-
-    Returns:
-        The members of each structure in the file, and the status.
-    """
-    if count and size < form.least:
-        return [], status(StatusItem(StatusCode.HEADER, None, ("size of an entry",)))
-    fitting = max(end - rva, 0) // size if size else 0
-    read = min(count, fitting, limit)
-    present = min(read, max(dump.size - rva, 0) // size if size else 0)
-    found: List[Tuple[Any, ...]] = []
-    step = max(_CHUNK // size, 1) if size else 1
-    for first in range(0, present, step):
-        part = min(step, present - first)
-        data = dump.available(rva + first * size, part * size)
-        whole = len(data) // size
-        if size == form.size:
-            found.extend(form.struct.iter_unpack(data[: whole * size]))
-        else:
-            found.extend(form.decode(data[place * size : (place + 1) * size]) for place in range(whole))
-        if whole < part:
-            break
-    missing = (read - len(found)) * size
-    return found, status(
-        StatusItem(StatusCode.MORE_THAN_THE_STREAM, None, (member,)) if count > fitting else None,
-        StatusItem(StatusCode.FEWER_THAN_THE_STREAM, None, (member,)) if count < fitting else None,
-        StatusCode.LIMIT if min(count, fitting) > limit else None,
-        StatusItem(StatusCode.BEYOND_THE_FILE, missing) if missing else None,
-    )
-
-
-class ListHeader(NamedTuple):
-    """The header of a stream that is a list.
-
-    Attributes:
-        members: members of the header; empty without a stream, or if the file lacks a part of the header
-        start, end: range of the stream in the file
-    """
-
-    members: Tuple[Any, ...]
-    start: int
-    end: int
-    status: Status
-
-
-def read_list_header(dump: Minidump, kind: int, header: FixedStruct) -> ListHeader:
-    """Reads the header at the start of a stream."""
-    stream = dump.stream(kind)
-    if stream is None:
-        return ListHeader((), 0, 0, NOTHING)
-    size, rva = stream.Location
-    data = dump.read(rva, header.size) if size >= header.size else None
-    if data is None:
-        return ListHeader((), rva, rva + size, status(stream.status, StatusCode.UNREADABLE))
-    return ListHeader(header.decode(data), rva, rva + size, stream.status)
-
-
-def read_counted_list(
-    dump: Minidump, kind: int, form: FixedStruct, limit: int, member: str
-) -> Tuple[List[Tuple[Any, ...]], Status]:
-    """Reads a stream that is a 32-bit count and an array, such as ThreadListStream.
-
-    Some writers align the array to 8 bytes: if the stream is 4 bytes longer than count and array, the array
-    begins after these 4 bytes.
-    """
-    members, rva, end, stream = read_list_header(dump, kind, COUNT)
-    if not members:
-        return [], stream
-    (count,) = members
-    start = rva + (8 if end - rva == 8 + count * form.size and count else 4)
-    found, faults = elements(dump, start, end, count, form.size, form, limit, member)
-    return found, status(stream, faults)
-
-
-def read_headed_list(
-    dump: Minidump, kind: int, header: FixedStruct, form: FixedStruct, limit: int, member: str
-) -> Tuple[List[Tuple[Any, ...]], Status]:
-    """Reads a stream whose header begins with its own size, the size of an entry and their number.
-
-    Args:
-        kind: the type of the stream
-        header: members of its header; the first three are size of the header, size of an entry, number of
-            entries
-        limit: greatest number of entries that are read
-        member: name of the header's member that has the number
-    """
-    members, rva, end, stream = read_list_header(dump, kind, header)
-    if not members:
-        return [], stream
-    header_size, entry_size, count = members[:3]
-    if header_size < header.size:
-        return [], status(stream, StatusItem(StatusCode.HEADER, None, ("SizeOfHeader",)))
-    found, faults = elements(dump, rva + header_size, end, count, entry_size, form, limit, member)
-    return found, status(stream, faults)
-
-
-def _claimed(used: Sequence[Tuple[int, int, int]]) -> Iterator[Tuple[int, int]]:
+def _claimed(used: Sequence[Stream]) -> Iterator[Tuple[int, int]]:
     """Yields the range (start, end) of the file that each entry of the directory has for itself.
 
     The range is empty for an entry that may share its bytes: nothing is read of a stream of a user, and an
     entry that is listed twice has the same bytes.
     """
     seen = set()
-    for kind, size, rva in used:
+    for kind, (size, rva), _ in used:
         alone = kind in STREAMS and (kind, size, rva) not in seen
         seen.add((kind, size, rva))
         yield rva, rva + size if alone else rva

@@ -9,11 +9,13 @@ entries and the alignment.
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Tuple
+from typing import Annotated, List, NamedTuple, Tuple
 
+from ...memory.decode.declared import ULONG, ULONGLONG, Declared
 from ...memory.decode.status import Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
-from .dumpfile import FixedStruct, Location, Minidump, overlapping, read_list_header
+from .dumpfile import Location, Minidump, overlapping
+from .lists import read_list_header
 from .system import system_info
 
 _FUNCTION_TABLE = 13
@@ -34,23 +36,36 @@ SPARE = 8
 """Greatest number of spare bytes for each table at the end of the stream: dbgcore reserves room for an
 alignment that it then does not need (measured: 4 to 8 bytes a table)."""
 
-_HEADER = FixedStruct("IIIIII")
-_DESCRIPTOR = FixedStruct("QQQII")
+
+class FunctionTableStream(NamedTuple):
+    """MINIDUMP_FUNCTION_TABLE_STREAM."""
+
+    SizeOfHeader: ULONG
+    SizeOfDescriptor: ULONG
+    SizeOfNativeDescriptor: ULONG
+    SizeOfFunctionEntry: ULONG
+    NumberOfDescriptors: ULONG
+    SizeOfAlignPad: ULONG
 
 
 class FunctionTableDescriptor(NamedTuple):
     """MINIDUMP_FUNCTION_TABLE_DESCRIPTOR.
 
     Attributes:
+        SizeOfAlignPad: bytes between the entries and the next table
         NativeDescriptor, Entries: file ranges of the table's own descriptor and of its entries
     """
 
-    MinimumAddress: int
-    MaximumAddress: int
-    BaseAddress: int
-    EntryCount: int
-    NativeDescriptor: Location
-    Entries: Location
+    MinimumAddress: ULONGLONG
+    MaximumAddress: ULONGLONG
+    BaseAddress: ULONGLONG
+    EntryCount: ULONG
+    SizeOfAlignPad: ULONG
+    NativeDescriptor: Annotated[Location, "@-"] = Location(0, 0)
+    Entries: Annotated[Location, "@-"] = Location(0, 0)
+
+
+_HEADER, _DESCRIPTOR = Declared(FunctionTableStream), Declared(FunctionTableDescriptor)
 
 
 def _entry_size(dump: Minidump) -> int:
@@ -64,10 +79,10 @@ def function_tables(dump: Minidump) -> Tuple[List[FunctionTableDescriptor], Stat
     If tables share addresses, the first counts. A table is left out if its entries do not have the size of
     the machine's, or if it ends before it begins.
     """
-    members, rva, end, stream = read_list_header(dump, _FUNCTION_TABLE, _HEADER)
-    if not members:
+    known, rva, end, stream = read_list_header(dump, _FUNCTION_TABLE, _HEADER)
+    if known is None:
         return [], stream
-    header, descriptor, native, entry, count, pad = members
+    header, descriptor, native, entry, count, pad = known
     if header < _HEADER.size or descriptor < _DESCRIPTOR.size:
         return [], status(stream, StatusItem(StatusCode.HEADER, None, ("SizeOfHeader", "SizeOfDescriptor")))
     found: List[FunctionTableDescriptor] = []
@@ -77,18 +92,15 @@ def function_tables(dump: Minidump) -> Tuple[List[FunctionTableDescriptor], Stat
         row = dump.read(position, _DESCRIPTOR.size) if position + descriptor + native <= end else None
         if row is None:
             break
-        low, high, base, entries, after = _DESCRIPTOR.decode(row)
+        table = _DESCRIPTOR.decode(row)
         at = position + descriptor
-        length = entries * entry
-        total += entries
+        length = table.EntryCount * entry
+        total += table.EntryCount
         if at + native + length > end or total > MAX_ENTRIES:
             break
-        found.append(
-            FunctionTableDescriptor(
-                low, high, base, entries, Location(native, at), Location(length, at + native)
-            )
-        )
-        position = at + native + length + after
+        places = Location(native, at), Location(length, at + native)
+        found.append(table._replace(NativeDescriptor=places[0], Entries=places[1]))
+        position = at + native + length + table.SizeOfAlignPad
     rest, limited = count > len(found), len(found) == MAX_TABLES or total > MAX_ENTRIES
     spare = end - position - SPARE * count
     fewer = count == len(found) and (
@@ -121,5 +133,6 @@ def _is_table(dump: Minidump, rva: int, room: int, entry: int) -> bool:
     row = dump.read(rva, _DESCRIPTOR.size) if rva <= room else None
     if row is None:
         return False
-    low, high, _, entries, _ = _DESCRIPTOR.decode(row)
-    return bool(low < high and entries > 0 and rva + entries * entry <= room)
+    table = _DESCRIPTOR.decode(row)
+    count = table.EntryCount
+    return table.MinimumAddress < table.MaximumAddress and count > 0 and rva + count * entry <= room

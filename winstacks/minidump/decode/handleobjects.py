@@ -9,16 +9,29 @@ described (Microsoft, "minidumpapiset.h"; MUTANT_OWNER_INFORMATION); forged only
 
 from __future__ import annotations
 
-from typing import Dict, Optional, Set, Tuple
+from typing import Dict, Iterable, NamedTuple, Optional, Set
 
-from .dumpfile import FixedStruct, Minidump, read_headed_list
-from .handles import HANDLE, HANDLE_HEADER, MAX_HANDLES
+from ...memory.decode.declared import ULONG, Declared
+from .dumpfile import Minidump
+from .handles import HandleDescriptor
 
-_HANDLE_DATA = 12
-_OBJECT_INFO_RVA = 7
-"""Number of the member in MINIDUMP_HANDLE_DESCRIPTOR_2; 0 in an older descriptor."""
-_INFORMATION = FixedStruct("III")
-_OWNER = FixedStruct("II")
+
+class ObjectInformation(NamedTuple):
+    """MINIDUMP_HANDLE_OBJECT_INFORMATION."""
+
+    NextInfoRva: ULONG
+    InfoType: ULONG
+    SizeOfInfo: ULONG
+
+
+class MutantOwner(NamedTuple):
+    """MiniMutantInformation2: the IDs of the owner's process and thread."""
+
+    pid: ULONG
+    tid: ULONG
+
+
+_INFORMATION, _OWNER = Declared(ObjectInformation), Declared(MutantOwner)
 _MUTANT_OWNER = 3
 """MiniMutantInformation2."""
 
@@ -26,14 +39,13 @@ _MOST_INFORMATION = 16
 """The most pieces of information about one object that are followed."""
 
 
-def mutant_owners(dump: Minidump) -> Dict[int, Tuple[int, int]]:
-    """Returns PID and TID of the owner of each handle's mutex; of handles without that information none."""
-    found, _ = read_headed_list(dump, _HANDLE_DATA, HANDLE_HEADER, HANDLE, MAX_HANDLES, "NumberOfDescriptors")
-    owners = ((row[0], _owner(dump, row[_OBJECT_INFO_RVA])) for row in found)
+def mutant_owners(dump: Minidump, handles: Iterable[HandleDescriptor]) -> Dict[int, MutantOwner]:
+    """Returns the owner of each handle's mutex; of handles without that information none."""
+    owners = ((handle.Handle, _owner(dump, handle.ObjectInfoRva)) for handle in handles)
     return {handle: owner for handle, owner in owners if owner is not None}
 
 
-def _owner(dump: Minidump, rva: int) -> Optional[Tuple[int, int]]:
+def _owner(dump: Minidump, rva: int) -> Optional[MutantOwner]:
     seen: Set[int] = set()
     while rva and rva not in seen and len(seen) < _MOST_INFORMATION:
         seen.add(rva)
@@ -43,7 +55,6 @@ def _owner(dump: Minidump, rva: int) -> Optional[Tuple[int, int]]:
         following, kind, size = _INFORMATION.decode(head)
         data = dump.read(rva + _INFORMATION.size, _OWNER.size)
         if kind == _MUTANT_OWNER and size >= _OWNER.size and data is not None:
-            pid, tid = _OWNER.decode(data)
-            return pid, tid
+            return _OWNER.decode(data)
         rva = following
     return None

@@ -9,11 +9,13 @@ AVRF_BACKTRACE_INFORMATION).
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Tuple
+from typing import Annotated, List, NamedTuple, Tuple
 
+from ...memory.decode.declared import STRING, ULONG, ULONGLONG, Declared
 from ...memory.decode.status import Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
-from .dumpfile import FixedStruct, Minidump, read_headed_list, read_list_header
+from .dumpfile import Minidump
+from .lists import HEADER_OF_16, read_headed_list, read_list_header
 
 _HANDLE_DATA, _HANDLE_OPERATION_LIST, _TOKEN = 12, 18, 19
 
@@ -26,23 +28,18 @@ MAX_TRACES = 32
 OPERATIONS = {0: "OperationDbUnused", 1: "OperationDbOPEN", 2: "OperationDbCLOSE", 3: "OperationDbBADREF"}
 """eHANDLE_TRACE_OPERATIONS."""
 
-HANDLE_HEADER = FixedStruct("IIII")
-HANDLE = FixedStruct("QIIIIIIII", 32)
-_OPERATION = FixedStruct("QIIIIII32Q")
-_TOKEN_LIST = FixedStruct("IIII")
-_TOKEN_HEADER = FixedStruct("IIQ")
-
 
 class HandleDescriptor(NamedTuple):
-    """MINIDUMP_HANDLE_DESCRIPTOR; a name is None if the handle has none, or if it cannot be read."""
+    """MINIDUMP_HANDLE_DESCRIPTOR_2; a name is None if the handle has none, or if it cannot be read."""
 
-    Handle: int
-    TypeName: Optional[str]
-    ObjectName: Optional[str]
-    Attributes: int
-    GrantedAccess: int
-    HandleCount: int
-    PointerCount: int
+    Handle: ULONGLONG
+    TypeName: STRING
+    ObjectName: STRING
+    Attributes: ULONG
+    GrantedAccess: ULONG
+    HandleCount: ULONG
+    PointerCount: ULONG
+    ObjectInfoRva: ULONG = 0
 
 
 class HandleOperation(NamedTuple):
@@ -50,53 +47,74 @@ class HandleOperation(NamedTuple):
 
     Attributes:
         OperationType: see OPERATIONS
-        ReturnAddresses: return addresses, the newest call first; Depth of them, at most 32
+        ReturnAddresses: room for the most return addresses
     """
 
-    Handle: int
-    ProcessId: int
-    ThreadId: int
-    OperationType: int
-    Depth: int
-    Index: int
-    ReturnAddresses: Tuple[int, ...]
-    status: Status
+    Handle: ULONGLONG
+    ProcessId: ULONG
+    ThreadId: ULONG
+    OperationType: ULONG
+    Depth: Annotated[int, "ULONG @0x18"]
+    Index: ULONG
+    ReturnAddresses: Annotated[Tuple[int, ...], "ULONGLONG[32]"]
+
+    @property
+    def addresses(self) -> Tuple[int, ...]:
+        """The return addresses, the newest call first: Depth of them, at most 32."""
+        return self.ReturnAddresses[: self.Depth]
+
+    @property
+    def status(self) -> Status:
+        """Faults of the operation."""
+        known = self.OperationType in OPERATIONS
+        return status(
+            None if known else StatusItem(StatusCode.UNKNOWN_TYPE, self.OperationType),
+            StatusCode.DEPTH if self.Depth > MAX_TRACES else None,
+        )
+
+
+class TokenInfoList(NamedTuple):
+    """MINIDUMP_TOKEN_INFO_LIST."""
+
+    TokenListSize: ULONG
+    TokenListEntries: ULONG
+    ListHeaderSize: ULONG
+    ElementHeaderSize: ULONG
 
 
 class TokenInfo(NamedTuple):
     """MINIDUMP_TOKEN_INFO_HEADER: the owner of a token, and the length of the structure that follows."""
 
-    TokenSize: int
-    TokenId: int
-    TokenHandle: int
+    TokenSize: ULONG
+    TokenId: ULONG
+    TokenHandle: ULONGLONG
+
+
+HANDLE, _OPERATION = Declared(HandleDescriptor, size=40, least=32), Declared(HandleOperation)
+_TOKEN_LIST, _TOKEN_HEADER = Declared(TokenInfoList), Declared(TokenInfo)
 
 
 def handle_data(dump: Minidump) -> Tuple[List[HandleDescriptor], Status]:
     """Returns the handles of HandleDataStream, and the status of the stream."""
-    found, faults = read_headed_list(
-        dump, _HANDLE_DATA, HANDLE_HEADER, HANDLE, MAX_HANDLES, "NumberOfDescriptors"
+    handles, faults = read_headed_list(
+        dump, _HANDLE_DATA, HEADER_OF_16, HANDLE, MAX_HANDLES, "NumberOfDescriptors"
     )
-    handles = [
-        HandleDescriptor(handle, dump.string(type_rva), dump.string(name_rva), *rest[:4])
-        for handle, type_rva, name_rva, *rest in found
-    ]
     return handles, status(faults, dump.text_status)
 
 
 def handle_operation_list(dump: Minidump) -> Tuple[List[HandleOperation], Status]:
     """Returns the operations of HandleOperationListStream in its order, and the status of the stream."""
-    found, faults = read_headed_list(
-        dump, _HANDLE_OPERATION_LIST, HANDLE_HEADER, _OPERATION, MAX_OPERATIONS, "NumberOfEntries"
+    return read_headed_list(
+        dump, _HANDLE_OPERATION_LIST, HEADER_OF_16, _OPERATION, MAX_OPERATIONS, "NumberOfEntries"
     )
-    return [_operation(row) for row in found], faults
 
 
 def token_info_list(dump: Minidump) -> Tuple[List[TokenInfo], Status]:
     """Returns the headers of the tokens of TokenStream, and the status of the stream."""
-    members, rva, end, stream = read_list_header(dump, _TOKEN, _TOKEN_LIST)
-    if not members:
+    header, rva, end, stream = read_list_header(dump, _TOKEN, _TOKEN_LIST)
+    if header is None:
         return [], stream
-    _, count, list_header, element_header = members
+    _, count, list_header, element_header = header
     if list_header < _TOKEN_LIST.size or element_header < _TOKEN_HEADER.size:
         return [], status(
             stream, StatusItem(StatusCode.HEADER, None, ("ListHeaderSize", "ElementHeaderSize"))
@@ -107,7 +125,7 @@ def token_info_list(dump: Minidump) -> Tuple[List[TokenInfo], Status]:
         row = dump.read(position, _TOKEN_HEADER.size)
         if row is None:
             break
-        found.append(TokenInfo(*_TOKEN_HEADER.decode(row)))
+        found.append(_TOKEN_HEADER.decode(row))
         position += element_header + found[-1].TokenSize
     rest, fewer = count > len(found), count == len(found) and position + element_header <= end
     return found, status(
@@ -115,21 +133,4 @@ def token_info_list(dump: Minidump) -> Tuple[List[TokenInfo], Status]:
         StatusItem(StatusCode.FEWER_THAN_THE_STREAM, None, ("TokenListEntries",)) if fewer else None,
         StatusCode.LIMIT if rest and len(found) == MAX_TOKENS else None,
         StatusItem(StatusCode.MORE_THAN_THE_STREAM, None, ("TokenListEntries",)) if rest else None,
-    )
-
-
-def _operation(row: Tuple[int, ...]) -> HandleOperation:
-    handle, process, thread, kind, _, depth, index, *addresses = row
-    return HandleOperation(
-        handle,
-        process,
-        thread,
-        kind,
-        depth,
-        index,
-        tuple(addresses[:depth]),
-        status(
-            StatusItem(StatusCode.UNKNOWN_TYPE, kind) if kind not in OPERATIONS else None,
-            StatusCode.DEPTH if depth > MAX_TRACES else None,
-        ),
     )

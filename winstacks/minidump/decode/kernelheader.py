@@ -13,10 +13,11 @@ Source: `crash.json` and `crash64.json` of Volatility; the names of the members 
 
 from __future__ import annotations
 
-import struct
-from typing import Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Annotated, Any, Dict, NamedTuple, Optional, Tuple
 
+from ...memory.decode.declared import MAYBE_ULONG, Declared, without
 from ...memory.decode.machine import Machine, machine_of
+from ...memory.decode.memory import ReadFile
 
 SIGNATURE = b"PAGE"
 _VALID = {b"DU64": True, b"DUMP": False}
@@ -26,56 +27,13 @@ TRIAGE = 4
 """DumpType of small kernel dumps."""
 
 FILLER = int.from_bytes(b"PAGE", "little")
+FILLERS = (FILLER, FILLER << 32 | FILLER)
 """Windows fills a header with `PAGE` first: a member with this value was never written."""
-
-_COMMENT = 128
 
 KERNEL_START = {True: 0xFFFF800000000000, False: 0x80000000}
 """Lowest address of the kernel's half, by whether the header is DUMP_HEADER64: x64 and ARM64, or x86."""
 
-Read = Callable[[int, int], bytes]
-"""Takes an offset and a length, returns the bytes of the file from there: fewer at the end of the file."""
-
-_WIDE: Dict[str, Tuple[int, int]] = {
-    "MajorVersion": (0x8, 4),
-    "MinorVersion": (0xC, 4),
-    "DirectoryTableBase": (0x10, 8),
-    "PfnDataBase": (0x18, 8),
-    "PsLoadedModuleList": (0x20, 8),
-    "PsActiveProcessHead": (0x28, 8),
-    "MachineImageType": (0x30, 4),
-    "NumberProcessors": (0x34, 4),
-    "BugCheckCode": (0x38, 4),
-    "KdDebuggerDataBlock": (0x80, 8),
-    "DumpType": (0xF98, 4),
-    "RequiredDumpSpace": (0xFA0, 8),
-    "SystemTime": (0xFA8, 8),
-    "SystemUpTime": (0x1030, 8),
-    "MiniDumpFields": (0x1038, 4),
-    "ProductType": (0x1040, 4),
-    "SuiteMask": (0x1044, 4),
-}
-_NARROW: Dict[str, Tuple[int, int]] = {
-    "MajorVersion": (0x8, 4),
-    "MinorVersion": (0xC, 4),
-    "DirectoryTableBase": (0x10, 4),
-    "PfnDataBase": (0x14, 4),
-    "PsLoadedModuleList": (0x18, 4),
-    "PsActiveProcessHead": (0x1C, 4),
-    "MachineImageType": (0x20, 4),
-    "NumberProcessors": (0x24, 4),
-    "BugCheckCode": (0x28, 4),
-    "KdDebuggerDataBlock": (0x60, 4),
-    "DumpType": (0xF88, 4),
-    "RequiredDumpSpace": (0xFA0, 8),
-    "SystemTime": (0xFC0, 8),
-    "SystemUpTime": (0xFB8, 8),
-    "MiniDumpFields": (0xF8C, 4),
-    "ProductType": (0xF94, 4),
-    "SuiteMask": (0xF98, 4),
-}
-"""Offset and size in bytes of the members that are read."""
-
+_POINTER = Annotated[Optional[int], "ULONG_PTR"]
 _POINTERS = ("PsLoadedModuleList", "PsActiveProcessHead", "KdDebuggerDataBlock")
 
 
@@ -105,25 +63,25 @@ class KernelDumpHeader(NamedTuple):
     present: int
     context_offset: int
     exception_offset: int
-    MajorVersion: Optional[int]
-    MinorVersion: Optional[int]
-    DirectoryTableBase: Optional[int]
-    PfnDataBase: Optional[int]
-    PsLoadedModuleList: Optional[int]
-    PsActiveProcessHead: Optional[int]
-    MachineImageType: Optional[int]
-    NumberProcessors: Optional[int]
-    BugCheckCode: Optional[int]
-    BugCheckParameters: Tuple[int, ...]
-    KdDebuggerDataBlock: Optional[int]
-    DumpType: Optional[int]
-    RequiredDumpSpace: Optional[int]
-    SystemTime: Optional[int]
-    SystemUpTime: Optional[int]
-    MiniDumpFields: Optional[int]
-    ProductType: Optional[int]
-    SuiteMask: Optional[int]
-    Comment: str
+    MajorVersion: Annotated[Optional[int], "ULONG @0x8"]
+    MinorVersion: MAYBE_ULONG
+    DirectoryTableBase: _POINTER
+    PfnDataBase: _POINTER
+    PsLoadedModuleList: _POINTER
+    PsActiveProcessHead: _POINTER
+    MachineImageType: MAYBE_ULONG
+    NumberProcessors: MAYBE_ULONG
+    BugCheckCode: MAYBE_ULONG
+    BugCheckParameters: Annotated[Tuple[int, ...], "ULONG_PTR[4] @0x2c/0x40"]
+    KdDebuggerDataBlock: Annotated[Optional[int], "ULONG_PTR @0x60/0x80"]
+    DumpType: Annotated[Optional[int], "ULONG @0xf88/0xf98"]
+    RequiredDumpSpace: Annotated[Optional[int], "ULONGLONG @0xfa0"]
+    SystemTime: Annotated[Optional[int], "ULONGLONG @0xfc0/0xfa8"]
+    SystemUpTime: Annotated[Optional[int], "ULONGLONG @0xfb8/0x1030"]
+    MiniDumpFields: Annotated[Optional[int], "ULONG @0xf8c/0x1038"]
+    ProductType: Annotated[Optional[int], "ULONG @0xf94/0x1040"]
+    SuiteMask: MAYBE_ULONG
+    Comment: Annotated[str, "CHAR[128] @0x820/0xfb0"]
 
     @property
     def machine(self) -> Machine:
@@ -135,7 +93,10 @@ class KernelDumpHeader(NamedTuple):
         return machine_of(self.MachineImageType or 0)
 
 
-def read_header(read: Read) -> KernelDumpHeader:
+_HEADERS = {wide: Declared(KernelDumpHeader, 0x2000 if wide else 0x1000, wide=wide) for wide in (True, False)}
+
+
+def read_header(read: ReadFile) -> KernelDumpHeader:
     """Reads the header of a dump.
 
     Raises:
@@ -147,35 +108,24 @@ def read_header(read: Read) -> KernelDumpHeader:
             "The file does not begin as a crash dump of a kernel (PAGEDU64 or PAGEDUMP)"
         )
     wide = _VALID[begin[4:]]
-    size = 0x2000 if wide else 0x1000
-    data = read(0, size)
-    parameters_at, form, comment_at = (0x40, "<4Q", 0xFB0) if wide else (0x2C, "<4I", 0x820)
-    if len(data) < parameters_at + struct.calcsize(form):
+    form = _HEADERS[wide]
+    data = read(0, form.size)
+    if len(data) < form.ends["BugCheckParameters"]:
         raise NotAKernelDumpError(
             f"The file ends within the header of a crash dump, before its bug check: it has {len(data)} bytes"
         )
-    members = {name: _number(data, *place) for name, place in (_WIDE if wide else _NARROW).items()}
-    parameters, comment = struct.unpack_from(form, data, parameters_at), data[comment_at:][:_COMMENT]
+    header = form.decode(data)
+    unknown = (name for name in form.ends if form.ends[name] > len(data) or getattr(header, name) in FILLERS)
+    comment, header = header.Comment, without(header, unknown)
     if not wide:
-        for name in _POINTERS:
-            value = members[name]
-            members[name] = None if value is None else Machine.I386.canonical(value)
-    written = not comment.startswith(SIGNATURE)
-    return KernelDumpHeader(
+        pointers = ((name, getattr(header, name)) for name in _POINTERS)
+        known: Dict[str, Any] = {name: value and Machine.I386.canonical(value) for name, value in pointers}
+        header = header._replace(**known)
+    return header._replace(
         wide=wide,
-        size=size,
+        size=form.size,
         present=len(data),
         context_offset=0x348 if wide else 0x320,
         exception_offset=0xF00 if wide else 0x7D0,
-        BugCheckParameters=parameters,
-        Comment=comment.partition(b"\0")[0].decode("latin-1") if written else "",
-        **members,
+        Comment="" if comment.startswith("PAGE") else comment,
     )
-
-
-def _number(data: bytes, offset: int, size: int) -> Optional[int]:
-    """Returns a member, None if Windows did not write it or the file ends before it."""
-    if len(data) < offset + size:
-        return None
-    value = int.from_bytes(data[offset : offset + size], "little")
-    return None if value in (FILLER, FILLER << 32 | FILLER) else value

@@ -8,21 +8,16 @@ Source: "minidumpapiset.h" (MINIDUMP_MEMORY_DESCRIPTOR, MINIDUMP_MEMORY_DESCRIPT
 from __future__ import annotations
 
 import bisect
-from typing import Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from functools import partial
+from itertools import accumulate
+from typing import Annotated, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
+from ...memory.decode.declared import ULONG, ULONGLONG, Declared
 from ...memory.decode.ranges import flatten
 from ...memory.decode.status import Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
-from .dumpfile import (
-    STREAMS,
-    FixedStruct,
-    Minidump,
-    elements,
-    overlapping,
-    read_counted_list,
-    read_headed_list,
-    read_list_header,
-)
+from .dumpfile import STREAMS, Minidump, overlapping
+from .lists import elements, read_counted_list, read_headed_list, read_list_header
 
 _MEMORY_LIST, _MEMORY64_LIST, _MEMORY_INFO_LIST = 5, 9, 16
 
@@ -38,31 +33,51 @@ MAX_COMPARED = 1 << 26
 MAX_STEPS = 4 * MAX_RANGES
 """Greatest number of comparisons of ranges that share bytes of the file; further ones count as faults."""
 
-_RANGE = FixedStruct("QII")
-RANGE64_HEADER = FixedStruct("QQ")
-RANGE64 = FixedStruct("QQ")
-MEMORY_INFO_HEADER = FixedStruct("IIQ")
-MEMORY_INFO = FixedStruct("QQIIQIIII")
-
 
 class MemoryRange(NamedTuple):
-    """Bytes of the process in the file: `length` bytes from address `start`, at `offset` of the file."""
+    """Bytes of the process in the file: MINIDUMP_MEMORY_DESCRIPTOR, or MINIDUMP_MEMORY_DESCRIPTOR64, which
+    names no offset.
 
-    start: int
-    offset: int
-    length: int
+    Attributes:
+        start: address of the first byte
+        offset: its offset in the file
+    """
+
+    start: ULONGLONG
+    offset: Annotated[int, "ULONG @0xc/-"]
+    length: Annotated[int, "ULONG_PTR @0x8"]
+
+
+class Memory64List(NamedTuple):
+    """MINIDUMP_MEMORY64_LIST: the bytes of all its ranges follow each other from BaseRva on."""
+
+    NumberOfMemoryRanges: ULONGLONG
+    BaseRva: ULONGLONG
+
+
+class MemoryInfoList(NamedTuple):
+    """MINIDUMP_MEMORY_INFO_LIST."""
+
+    SizeOfHeader: ULONG
+    SizeOfEntry: ULONG
+    NumberOfEntries: ULONGLONG
 
 
 class MemoryInfo(NamedTuple):
     """MINIDUMP_MEMORY_INFO: a region in the form of VirtualQuery."""
 
-    BaseAddress: int
-    AllocationBase: int
-    AllocationProtect: int
-    RegionSize: int
-    State: int
-    Protect: int
-    Type: int
+    BaseAddress: ULONGLONG
+    AllocationBase: ULONGLONG
+    AllocationProtect: ULONG
+    RegionSize: Annotated[int, "ULONGLONG @0x18"]
+    State: ULONG
+    Protect: ULONG
+    Type: ULONG
+
+
+_RANGE, _RANGE64 = Declared(MemoryRange, wide=False), Declared(MemoryRange)
+MEMORY64_LIST = Declared(Memory64List)
+MEMORY_INFO_LIST, MEMORY_INFO = Declared(MemoryInfoList), Declared(MemoryInfo, size=48)
 
 
 def memory_ranges(dump: Minidump, stacks: Iterable[MemoryRange] = ()) -> Tuple[List[MemoryRange], Status]:
@@ -194,10 +209,9 @@ def _unlisted(stacks: List[MemoryRange], listed: List[MemoryRange], known: List[
 
 def memory_info_list(dump: Minidump) -> Tuple[List[MemoryInfo], Status]:
     """Returns the regions of MemoryInfoListStream in its order, and the status of the stream."""
-    found, faults = read_headed_list(
-        dump, _MEMORY_INFO_LIST, MEMORY_INFO_HEADER, MEMORY_INFO, MAX_RANGES, "NumberOfEntries"
+    regions, faults = read_headed_list(
+        dump, _MEMORY_INFO_LIST, MEMORY_INFO_LIST, MEMORY_INFO, MAX_RANGES, "NumberOfEntries"
     )
-    regions = [MemoryInfo(*row[:3], *row[4:8]) for row in found]
     ranges = [(region.BaseAddress, region.BaseAddress + region.RegionSize) for region in regions]
     overlaps = len(overlapping(ranges))
     # The writer calls VirtualQuery from the first address to the last: a region ends where the next begins.
@@ -210,32 +224,25 @@ def memory_info_list(dump: Minidump) -> Tuple[List[MemoryInfo], Status]:
 
 
 def _memory_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
-    found, faults = read_counted_list(dump, _MEMORY_LIST, _RANGE, MAX_RANGES, "NumberOfMemoryRanges")
-    return [MemoryRange(start, rva, size) for start, size, rva in found], faults
+    return read_counted_list(dump, _MEMORY_LIST, _RANGE, MAX_RANGES, "NumberOfMemoryRanges")
 
 
 def _memory64_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
-    members, rva, end, stream = read_list_header(dump, _MEMORY64_LIST, RANGE64_HEADER)
-    if not members:
+    header, rva, end, stream = read_list_header(dump, _MEMORY64_LIST, MEMORY64_LIST)
+    if header is None:
         return [], stream
-    count, offset = members
+    count, base = header
+    first, member = rva + MEMORY64_LIST.size, "NumberOfMemoryRanges"
+    # There may be many: no structures are made of them but the ranges.
     found, faults = elements(
-        dump,
-        rva + RANGE64_HEADER.size,
-        end,
-        count,
-        RANGE64.size,
-        RANGE64,
-        MAX_RANGES,
-        "NumberOfMemoryRanges",
+        dump, first, end, count, _RANGE64.size, _RANGE64, MAX_RANGES, member, lambda rows: rows
     )
-    ranges = []
-    for start, length in found:
-        ranges.append(MemoryRange(start, offset, length))
-        offset += length
+    lengths = [length for _, length in found]
+    placed = zip((start for start, _ in found), accumulate(lengths, initial=base), lengths)
+    ranges = list(map(partial(tuple.__new__, MemoryRange), placed))
     # "Sequential at the end of the dump": nothing follows the last range, and the streams come first. A
     # stream of a user may be a part of the memory.
-    ends = not found or offset >= dump.size
+    ends = not ranges or ranges[-1].offset + ranges[-1].length >= dump.size
     apart = all(
         other.Location.Rva + other.Location.DataSize <= ranges[0].offset
         for other in dump.streams

@@ -8,12 +8,14 @@ record that names the PDB is the public `CV_INFO_PDB70`.
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Tuple
+from typing import Annotated, List, NamedTuple, Optional, Tuple
 
-from ...memory.decode.status import Status, StatusItem, status
+from ...memory.decode.declared import STRING, ULONG, ULONGLONG, Declared
+from ...memory.decode.status import NOTHING, Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.pe import MAX_PDB_PATH, CodeView, codeview_of
-from .dumpfile import FixedStruct, Location, Minidump, overlapping, read_counted_list, read_headed_list
+from .dumpfile import Location, Minidump, overlapping
+from .lists import LIST_HEADER, read_counted_list, read_headed_list
 
 MODULE_LIST, _UNLOADED_MODULE_LIST = 4, 14
 """Types of the streams."""
@@ -21,10 +23,17 @@ MODULE_LIST, _UNLOADED_MODULE_LIST = 4, 14
 MAX_MODULES = 0x4000
 """Greatest number of modules of a list that are read."""
 
-MODULE = FixedStruct("QIIIIIIHHHHHHHH28sIIIIQQ")
 VERSION_SIGNATURE = 0xFEEF04BD
-UNLOADED_HEADER = FixedStruct("III")
-UNLOADED = FixedStruct("QIIII")
+
+
+class FixedFileInfo(NamedTuple):
+    """The beginning of VS_FIXEDFILEINFO. The halves of a version are in the order of the file: the lower half
+    of each 32-bit word first."""
+
+    Signature: ULONG
+    StrucVersion: ULONG
+    FileVersion: Annotated[Tuple[int, ...], "USHORT[4]"]
+    ProductVersion: Annotated[Tuple[int, ...], "USHORT[4]"]
 
 
 class MinidumpModule(NamedTuple):
@@ -32,38 +41,55 @@ class MinidumpModule(NamedTuple):
 
     Attributes:
         ModuleName: path of the file, None if it cannot be read
-        FileVersion, ProductVersion: versions of VersionInfo, such as `10.0.19041.1`; None without its
-            signature
+        VersionInfo: VS_FIXEDFILEINFO
         CvRecord: file range of the record that names the PDB
         code_view: content of that record, None without a record of kind RSDS
     """
 
-    BaseOfImage: int
-    SizeOfImage: int
-    CheckSum: int
-    TimeDateStamp: int
-    ModuleName: Optional[str]
-    FileVersion: Optional[str]
-    ProductVersion: Optional[str]
+    BaseOfImage: ULONGLONG
+    SizeOfImage: ULONG
+    CheckSum: ULONG
+    TimeDateStamp: ULONG
+    ModuleName: STRING
+    VersionInfo: Annotated[bytes, "UCHAR[52]"]
     CvRecord: Location
-    code_view: Optional[CodeView]
-    status: Status
+    code_view: Optional[CodeView] = None
+    status: Status = NOTHING
+
+    @property
+    def FileVersion(self) -> Optional[str]:  # noqa: N802
+        """The version of the file, such as `10.0.19041.1`; None without the signature of VersionInfo."""
+        return self._version(0)
+
+    @property
+    def ProductVersion(self) -> Optional[str]:  # noqa: N802
+        """The version of the product, likewise."""
+        return self._version(1)
+
+    def _version(self, number: int) -> Optional[str]:
+        signature, _, *versions = _FIXED_FILE_INFO.decode(self.VersionInfo)
+        low = versions[number]
+        return f"{low[1]}.{low[0]}.{low[3]}.{low[2]}" if signature == VERSION_SIGNATURE else None
 
 
 class MinidumpUnloadedModule(NamedTuple):
     """MINIDUMP_UNLOADED_MODULE; the name is a file name, None if it cannot be read."""
 
-    BaseOfImage: int
-    SizeOfImage: int
-    CheckSum: int
-    TimeDateStamp: int
-    ModuleName: Optional[str]
+    BaseOfImage: ULONGLONG
+    SizeOfImage: ULONG
+    CheckSum: ULONG
+    TimeDateStamp: ULONG
+    ModuleName: STRING
+
+
+_FIXED_FILE_INFO, UNLOADED = Declared(FixedFileInfo), Declared(MinidumpUnloadedModule)
+MODULE = Declared(MinidumpModule, size=108)
 
 
 def module_list(dump: Minidump) -> Tuple[List[MinidumpModule], Status]:
     """Returns the modules of ModuleListStream, and the status of the stream."""
     found, faults = read_counted_list(dump, MODULE_LIST, MODULE, MAX_MODULES, "NumberOfModules")
-    modules = [_module(dump, row) for row in found]
+    modules = [_judged(dump, module) for module in found]
     unnamed = any(module.ModuleName is None for module in modules)
     shared = overlapping(
         [(module.BaseOfImage, module.BaseOfImage + module.SizeOfImage) for module in modules]
@@ -78,37 +104,19 @@ def module_list(dump: Minidump) -> Tuple[List[MinidumpModule], Status]:
 
 def unloaded_module_list(dump: Minidump) -> Tuple[List[MinidumpUnloadedModule], Status]:
     """Returns the modules of UnloadedModuleListStream, and the status of the stream."""
-    found, faults = read_headed_list(
-        dump, _UNLOADED_MODULE_LIST, UNLOADED_HEADER, UNLOADED, MAX_MODULES, "NumberOfEntries"
+    modules, faults = read_headed_list(
+        dump, _UNLOADED_MODULE_LIST, LIST_HEADER, UNLOADED, MAX_MODULES, "NumberOfEntries"
     )
-    modules = [MinidumpUnloadedModule._make((*row, dump.string(rva))) for *row, rva in found]
     return modules, status(faults, dump.text_status)
 
 
-def _module(dump: Minidump, row: Tuple) -> MinidumpModule:
-    base, size, checksum, stamp, name_rva, signature, _, *versions = row[:15]
-    name, known = dump.string(name_rva), signature == VERSION_SIGNATURE
-    record = Location(row[16], row[17])
-    data = dump.available(record.Rva, min(record.DataSize, 24 + MAX_PDB_PATH))
-    return MinidumpModule(
-        base,
-        size,
-        checksum,
-        stamp,
-        name,
-        _version(versions[:4]) if known else None,
-        _version(versions[4:]) if known else None,
-        record,
-        codeview_of(data),
-        status(
-            StatusCode.FILE_NAME_UNREADABLE if name is None else None,
-            StatusCode.PARTLY_UNREADABLE
-            if dump.beyond(record.Rva, record.DataSize) and record.DataSize
-            else None,
+def _judged(dump: Minidump, module: MinidumpModule) -> MinidumpModule:
+    """Returns a module with its PDB and its status."""
+    size, rva = module.CvRecord
+    return module._replace(
+        code_view=codeview_of(dump.available(rva, min(size, 24 + MAX_PDB_PATH))),
+        status=status(
+            StatusCode.FILE_NAME_UNREADABLE if module.ModuleName is None else None,
+            StatusCode.PARTLY_UNREADABLE if size and dump.beyond(rva, size) else None,
         ),
     )
-
-
-def _version(parts: List[int]) -> str:
-    """Returns a version from the halves of two 32-bit words, the lower half of each first."""
-    return f"{parts[1]}.{parts[0]}.{parts[3]}.{parts[2]}"

@@ -10,11 +10,13 @@ MDRawAssertionInfo). Measured: two dumps of Crashpad, of macOS and iOS, and ten 
 from __future__ import annotations
 
 import uuid
-from typing import Iterator, List, NamedTuple, Optional, Tuple
+from typing import Annotated, Iterator, List, NamedTuple, Optional
 
+from ...memory.decode.declared import ULONG, USHORT, Declared, Record
 from ...memory.decode.status import Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
-from .dumpfile import FixedStruct, Location, Minidump
+from .dumpfile import Location, Minidump
+from .lists import COUNT
 
 CRASHPAD_INFO, BREAKPAD_INFO, ASSERTION_INFO = 0x43500001, 0x47670001, 0x47670002
 
@@ -27,16 +29,57 @@ MAX_VALUE = 0x5000
 STRING_TYPE = 1
 """Annotation::Type::kString; types from 8000h are of the program."""
 
-_INFO = FixedStruct("I16s16sIIII")
-_MODULE_INFO = FixedStruct("IIIIIII")
-_LINK = FixedStruct("III")
-_PAIR = FixedStruct("II")
-_ANNOTATION = FixedStruct("IHHI")
-_RVA = FixedStruct("I")
-_COUNT = FixedStruct("I")
-_BREAKPAD = FixedStruct("III")
-_ASSERTION = FixedStruct("256s256s256sII")
 _DUMP_THREAD, _REQUESTING_THREAD = 1, 2
+
+
+class _Info(NamedTuple):
+    """MinidumpCrashpadInfo."""
+
+    version: ULONG
+    report_id: Annotated[bytes, "UCHAR[16]"]
+    client_id: Annotated[bytes, "UCHAR[16]"]
+    simple_annotations: Location
+    module_list: Location
+
+
+class _ModuleLink(NamedTuple):
+    """MinidumpModuleCrashpadInfoLink."""
+
+    minidump_module_list_index: ULONG
+    location: Location
+
+
+class _ModuleInfo(NamedTuple):
+    """MinidumpModuleCrashpadInfo."""
+
+    version: ULONG
+    list_annotations: Location
+    simple_annotations: Location
+    annotation_objects: Location
+
+
+class _Pair(NamedTuple):
+    """MinidumpSimpleStringDictionaryEntry: RVAs of texts in UTF-8."""
+
+    key: ULONG
+    value: ULONG
+
+
+class _AnnotationObject(NamedTuple):
+    """MinidumpAnnotation: RVAs of the name and of the bytes of the value."""
+
+    name: ULONG
+    type: USHORT
+    reserved: USHORT
+    value: ULONG
+
+
+class _Breakpad(NamedTuple):
+    """MDRawBreakpadInfo."""
+
+    validity: ULONG
+    dump_thread_id: ULONG
+    requesting_thread_id: ULONG
 
 
 class Annotation(NamedTuple):
@@ -77,11 +120,16 @@ class BreakpadInfo(NamedTuple):
 class AssertionInfo(NamedTuple):
     """MDRawAssertionInfo: an assertion, an invalid parameter or a pure virtual call that ended a process."""
 
-    expression: str
-    function: str
-    file: str
-    line: int
-    type: int
+    expression: Annotated[str, "WCHAR[128]"]
+    function: Annotated[str, "WCHAR[128]"]
+    file: Annotated[str, "WCHAR[128]"]
+    line: ULONG
+    type: ULONG
+
+
+_INFO, _MODULE_INFO, _LINK = Declared(_Info), Declared(_ModuleInfo), Declared(_ModuleLink)
+_PAIR, _ANNOTATION = Declared(_Pair), Declared(_AnnotationObject)
+_BREAKPAD, _ASSERTION = Declared(_Breakpad), Declared(AssertionInfo)
 
 
 ASSERTION_TYPES = {1: "INVALID_PARAMETER", 2: "PURE_VIRTUAL_CALL"}
@@ -90,17 +138,15 @@ ASSERTION_TYPES = {1: "INVALID_PARAMETER", 2: "PURE_VIRTUAL_CALL"}
 
 def crashpad_info(dump: Minidump) -> Optional[CrashpadInfo]:
     """Returns the annotations of Crashpad, None without its stream, or if the stream is too short."""
-    data = _stream(dump, CRASHPAD_INFO, _INFO)
-    if data is None:
+    info = _stream(dump, CRASHPAD_INFO, _INFO)
+    if info is None:
         return None
-    _, report, client, *places = _INFO.decode(data)
-    simple, modules = Location(*places[:2]), Location(*places[2:])
     reader = _Reader(dump)
-    found = [*reader.simple(None, simple), *reader.of_modules(modules)]
+    found = [*reader.simple(None, info.simple_annotations), *reader.of_modules(info.module_list)]
     kept = found[:MAX_ANNOTATIONS]
     return CrashpadInfo(
-        str(uuid.UUID(bytes_le=report)),
-        str(uuid.UUID(bytes_le=client)),
+        str(uuid.UUID(bytes_le=info.report_id)),
+        str(uuid.UUID(bytes_le=info.client_id)),
         kept,
         status(
             StatusCode.LIMIT if len(kept) < len(found) else None,
@@ -111,10 +157,10 @@ def crashpad_info(dump: Minidump) -> Optional[CrashpadInfo]:
 
 def breakpad_info(dump: Minidump) -> Optional[BreakpadInfo]:
     """Returns Breakpad's threads, None without its stream, or if the stream is too short."""
-    data = _stream(dump, BREAKPAD_INFO, _BREAKPAD)
-    if data is None:
+    info = _stream(dump, BREAKPAD_INFO, _BREAKPAD)
+    if info is None:
         return None
-    valid, writer, requester = _BREAKPAD.decode(data)
+    valid, writer, requester = info
     return BreakpadInfo(
         writer if valid & _DUMP_THREAD else None, requester if valid & _REQUESTING_THREAD else None
     )
@@ -122,20 +168,16 @@ def breakpad_info(dump: Minidump) -> Optional[BreakpadInfo]:
 
 def assertion_info(dump: Minidump) -> Optional[AssertionInfo]:
     """Returns the assertion that Breakpad recorded, None without its stream, or if that is too short."""
-    data = _stream(dump, ASSERTION_INFO, _ASSERTION)
-    if data is None:
-        return None
-    *texts, line, kind = _ASSERTION.decode(data)
-    expression, function, file = (text.decode("utf-16-le", "replace").split("\0", 1)[0] for text in texts)
-    return AssertionInfo(expression, function, file, line, kind)
+    return _stream(dump, ASSERTION_INFO, _ASSERTION)
 
 
-def _stream(dump: Minidump, kind: int, form: FixedStruct) -> Optional[bytes]:
-    """Returns the bytes of a structure at the start of a stream, None if it is not all there."""
+def _stream(dump: Minidump, kind: int, form: Declared[Record]) -> Optional[Record]:
+    """Returns the structure at the start of a stream, None if it is not all there."""
     stream = dump.stream(kind)
     if stream is None or stream.Location.DataSize < form.size:
         return None
-    return dump.read(stream.Location.Rva, form.size)
+    data = dump.read(stream.Location.Rva, form.size)
+    return None if data is None else form.decode(data)
 
 
 class _Reader:
@@ -157,30 +199,28 @@ class _Reader:
 
     def of_modules(self, place: Location) -> Iterator[Annotation]:
         """Yields the annotations of all modules, from a MinidumpModuleCrashpadInfoList."""
-        for index, *where in self._rows(place, _LINK):
-            at = Location(*where)
+        for index, at in self._rows(place, _LINK):
             data = self._dump.read(at.Rva, _MODULE_INFO.size) if at.DataSize >= _MODULE_INFO.size else None
             if data is None:
                 self.missing += self._dump.beyond(at.Rva, at.DataSize)
                 continue
-            _, *places = _MODULE_INFO.decode(data)
-            listed, simple, objects = (Location(*places[at : at + 2]) for at in (0, 2, 4))
-            for (rva,) in self._rows(listed, _RVA):
+            _, listed, simple, objects = _MODULE_INFO.decode(data)
+            for (rva,) in self._rows(listed, COUNT):
                 yield Annotation(index, "ListAnnotations", "", STRING_TYPE, self._bytes(rva))
             yield from self.simple(index, simple)
             for name, kind, _, value in self._rows(objects, _ANNOTATION):
                 yield Annotation(index, "AnnotationObjects", self._text(name), kind, self._bytes(value))
 
-    def _rows(self, place: Location, form: FixedStruct) -> Iterator[Tuple[int, ...]]:
+    def _rows(self, place: Location, form: Declared[Record]) -> Iterator[Record]:
         """Yields the entries of a list that is a 32-bit count and an array, MAX_ANNOTATIONS in all."""
-        count = self._dump.read(place.Rva, _COUNT.size) if place.DataSize >= _COUNT.size else None
+        count = self._dump.read(place.Rva, COUNT.size) if place.DataSize >= COUNT.size else None
         if count is None:
             self.missing += self._dump.beyond(place.Rva, place.DataSize)
             return
-        fitting = min(_COUNT.decode(count)[0], (place.DataSize - _COUNT.size) // form.size)
+        fitting = min(COUNT.decode(count)[0], (place.DataSize - COUNT.size) // form.size)
         for number in range(fitting):
             self._left -= 1
-            row = self._dump.read(place.Rva + _COUNT.size + number * form.size, form.size)
+            row = self._dump.read(place.Rva + COUNT.size + number * form.size, form.size)
             if row is None or self._left < 0:
                 self.missing += 0 if row is not None else form.size
                 return

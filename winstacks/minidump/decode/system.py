@@ -7,20 +7,30 @@ Source: "minidumpapiset.h", the structures named below.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional, Tuple
+from typing import Annotated, Dict, NamedTuple, Optional, Tuple
 
+from ...memory.decode.declared import (
+    MAYBE_ULONG,
+    MAYBE_ULONGLONG,
+    STRING,
+    UCHAR,
+    ULONG,
+    ULONGLONG,
+    USHORT,
+    Declared,
+    Record,
+    without,
+)
 from ...memory.decode.machine import Machine, UnsupportedMachineError, machine_of
-from ...memory.decode.status import Status, StatusItem, status
+from ...memory.decode.status import NOTHING, Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
-from .dumpfile import FixedStruct, Minidump
+from .dumpfile import Minidump
 
 _COMMENT_A, _COMMENT_W, _SYSTEM_INFO, _MISC_INFO, _MEMORY_INFO, _VM_COUNTERS = 10, 11, 7, 15, 21, 22
 
 MAX_COMMENT = 0x10000
 """Greatest number of bytes of a comment that are read."""
 
-SYSTEM = FixedStruct("HHHBBIIIIIHH24s", 32)
-MISC = FixedStruct("IIIIIIIIIIIIIIIi64s16si64s16si520s80sIIQ512sI", 24)
 _MISC_SIZES = (24, 44, 232, 832, 1364)
 """Sizes in bytes of MINIDUMP_MISC_INFO and of its versions 2 to 5."""
 
@@ -36,19 +46,19 @@ class SystemInfo(NamedTuple):
         CPU: VendorId of a 32-bit Intel CPU, or ProcessorFeatures of any other CPU, in bytes
     """
 
-    ProcessorArchitecture: int
-    ProcessorLevel: int
-    ProcessorRevision: int
-    NumberOfProcessors: int
-    ProductType: int
-    MajorVersion: int
-    MinorVersion: int
-    BuildNumber: int
-    PlatformId: int
-    CSDVersion: Optional[str]
-    SuiteMask: int
-    CPU: bytes
-    status: Status
+    ProcessorArchitecture: USHORT
+    ProcessorLevel: USHORT
+    ProcessorRevision: USHORT
+    NumberOfProcessors: UCHAR
+    ProductType: UCHAR
+    MajorVersion: ULONG
+    MinorVersion: ULONG
+    BuildNumber: ULONG
+    PlatformId: ULONG
+    CSDVersion: STRING
+    SuiteMask: USHORT
+    CPU: Annotated[bytes, "UCHAR[24] @0x20"]
+    status: Status = NOTHING
 
     @property
     def machine(self) -> Machine:
@@ -70,100 +80,131 @@ class MiscInfo(NamedTuple):
     version of the structure lacks it. Times are seconds; the creation time counts from 1970.
     """
 
-    SizeOfInfo: int
-    Flags1: int
-    ProcessId: Optional[int]
-    ProcessCreateTime: Optional[int]
-    ProcessUserTime: Optional[int]
-    ProcessKernelTime: Optional[int]
-    ProcessorMaxMhz: Optional[int]
-    ProcessorCurrentMhz: Optional[int]
-    ProcessorMhzLimit: Optional[int]
-    ProcessorMaxIdleState: Optional[int]
-    ProcessorCurrentIdleState: Optional[int]
-    ProcessIntegrityLevel: Optional[int]
-    ProcessExecuteFlags: Optional[int]
-    ProtectedProcess: Optional[int]
-    TimeZoneId: Optional[int]
-    Bias: Optional[int]
-    StandardName: Optional[str]
-    DaylightName: Optional[str]
-    BuildString: Optional[str]
-    DbgBldStr: Optional[str]
-    EnabledFeatures: Optional[int]
-    ProcessCookie: Optional[int]
-    status: Status
+    SizeOfInfo: ULONG
+    Flags1: ULONG
+    ProcessId: MAYBE_ULONG = None
+    ProcessCreateTime: MAYBE_ULONG = None
+    ProcessUserTime: MAYBE_ULONG = None
+    ProcessKernelTime: MAYBE_ULONG = None
+    ProcessorMaxMhz: MAYBE_ULONG = None
+    ProcessorCurrentMhz: MAYBE_ULONG = None
+    ProcessorMhzLimit: MAYBE_ULONG = None
+    ProcessorMaxIdleState: MAYBE_ULONG = None
+    ProcessorCurrentIdleState: MAYBE_ULONG = None
+    ProcessIntegrityLevel: MAYBE_ULONG = None
+    ProcessExecuteFlags: MAYBE_ULONG = None
+    ProtectedProcess: MAYBE_ULONG = None
+    TimeZoneId: MAYBE_ULONG = None
+    Bias: Annotated[Optional[int], "LONG"] = None
+    StandardName: Annotated[Optional[str], "WCHAR[32]"] = None
+    DaylightName: Annotated[Optional[str], "WCHAR[32] @0x94"] = None
+    BuildString: Annotated[Optional[str], "WCHAR[260] @0xe8"] = None
+    DbgBldStr: Annotated[Optional[str], "WCHAR[40]"] = None
+    EnabledFeatures: Annotated[Optional[int], "ULONGLONG @0x348"] = None
+    ProcessCookie: Annotated[Optional[int], "ULONG @0x550"] = None
+    status: Status = NOTHING
 
 
 class ProcessVmCounters(NamedTuple):
     """MINIDUMP_PROCESS_VM_COUNTERS_1 and _2. All but the first three are bytes, None where Flags or the
     revision lack them."""
 
-    Revision: int
-    Flags: Optional[int]
-    PageFaultCount: int
-    PeakWorkingSetSize: int
-    WorkingSetSize: int
-    QuotaPeakPagedPoolUsage: int
-    QuotaPagedPoolUsage: int
-    QuotaPeakNonPagedPoolUsage: int
-    QuotaNonPagedPoolUsage: int
-    PagefileUsage: int
-    PeakPagefileUsage: int
-    PeakVirtualSize: Optional[int]
-    VirtualSize: Optional[int]
-    PrivateUsage: Optional[int]
-    PrivateWorkingSetSize: Optional[int]
-    SharedCommitUsage: Optional[int]
-    JobSharedCommitUsage: Optional[int]
-    JobPrivateCommitUsage: Optional[int]
-    JobPeakPrivateCommitUsage: Optional[int]
-    JobPrivateCommitLimit: Optional[int]
-    JobTotalCommitLimit: Optional[int]
-    status: Status
+    Revision: USHORT
+    Flags: Annotated[Optional[int], "USHORT"]
+    PageFaultCount: ULONG
+    PeakWorkingSetSize: ULONGLONG
+    WorkingSetSize: ULONGLONG
+    QuotaPeakPagedPoolUsage: ULONGLONG
+    QuotaPagedPoolUsage: ULONGLONG
+    QuotaPeakNonPagedPoolUsage: ULONGLONG
+    QuotaNonPagedPoolUsage: ULONGLONG
+    PagefileUsage: ULONGLONG
+    PeakPagefileUsage: ULONGLONG
+    PeakVirtualSize: MAYBE_ULONGLONG
+    VirtualSize: MAYBE_ULONGLONG
+    PrivateUsage: MAYBE_ULONGLONG
+    PrivateWorkingSetSize: MAYBE_ULONGLONG
+    SharedCommitUsage: MAYBE_ULONGLONG
+    JobSharedCommitUsage: MAYBE_ULONGLONG
+    JobPrivateCommitUsage: MAYBE_ULONGLONG
+    JobPeakPrivateCommitUsage: MAYBE_ULONGLONG
+    JobPrivateCommitLimit: MAYBE_ULONGLONG
+    JobTotalCommitLimit: MAYBE_ULONGLONG
+    status: Status = NOTHING
 
 
 class SystemMemoryInfo(NamedTuple):
     """MINIDUMP_SYSTEM_MEMORY_INFO_1: its members about the size of the machine, from MINIDUMP_SYSTEM_BASIC_
     INFORMATION and MINIDUMP_SYSTEM_BASIC_PERFORMANCE_INFORMATION; counters of caches are left out."""
 
-    Revision: int
-    Flags: int
-    TimerResolution: int
-    PageSize: int
-    NumberOfPhysicalPages: int
-    LowestPhysicalPageNumber: int
-    HighestPhysicalPageNumber: int
-    AllocationGranularity: int
-    MinimumUserModeAddress: int
-    MaximumUserModeAddress: int
-    ActiveProcessorsAffinityMask: int
-    NumberOfProcessors: int
-    AvailablePages: Optional[int]
-    CommittedPages: Optional[int]
-    CommitLimit: Optional[int]
-    PeakCommitment: Optional[int]
-    status: Status
+    Revision: USHORT
+    Flags: USHORT
+    TimerResolution: ULONG
+    PageSize: ULONG
+    NumberOfPhysicalPages: ULONG
+    LowestPhysicalPageNumber: ULONG
+    HighestPhysicalPageNumber: ULONG
+    AllocationGranularity: ULONG
+    MinimumUserModeAddress: ULONGLONG
+    MaximumUserModeAddress: ULONGLONG
+    ActiveProcessorsAffinityMask: ULONGLONG
+    NumberOfProcessors: ULONG
+    AvailablePages: Annotated[Optional[int], "ULONGLONG @0x74"]
+    CommittedPages: MAYBE_ULONGLONG
+    CommitLimit: MAYBE_ULONGLONG
+    PeakCommitment: MAYBE_ULONGLONG
+    status: Status = NOTHING
 
 
-_COUNTERS_1 = FixedStruct("HHI9Q")
-_COUNTERS_2 = FixedStruct("HHI18Q")
-_VIRTUAL_SIZE, _EX, _EX2, _JOB = 2, 4, 8, 0x10
-"""MINIDUMP_PROCESS_VM_COUNTERS_VIRTUALSIZE and the like."""
+NO_MISC = MiscInfo(0, 0)
+"""What a dump without MiscInfoStream says."""
 
-_BASIC = FixedStruct("HH6I3QI60s4Q")
+SYSTEM, MISC = Declared(SystemInfo, least=32), Declared(MiscInfo, least=24)
+_COUNTERS_1, _COUNTERS_2 = Declared(ProcessVmCounters, least=80), Declared(ProcessVmCounters)
+_BASIC = Declared(SystemMemoryInfo)
+
+
+MISC_GROUPS: Dict[int, Tuple[int, Tuple[str, ...]]] = {
+    0x1: (12, ("ProcessId",)),
+    0x2: (24, ("ProcessCreateTime", "ProcessUserTime", "ProcessKernelTime")),
+    0x4: (
+        44,
+        (
+            *("ProcessorMaxMhz", "ProcessorCurrentMhz", "ProcessorMhzLimit"),
+            *("ProcessorMaxIdleState", "ProcessorCurrentIdleState"),
+        ),
+    ),
+    0x10: (232, ("ProcessIntegrityLevel",)),
+    0x20: (232, ("ProcessExecuteFlags",)),
+    0x80: (232, ("ProtectedProcess",)),
+    0x40: (232, ("Bias", "TimeZoneId", "StandardName", "DaylightName")),
+    0x100: (832, ("BuildString", "DbgBldStr")),
+    0x200: (1364, ("ProcessCookie",)),
+}
+"""The members of MINIDUMP_MISC_INFO for which each bit of Flags1 vouches, and the size of the structure that
+has them. A writer sets the bit if it knows the first."""
+
+_COUNTER_GROUPS = {
+    0x2: ("PeakVirtualSize", "VirtualSize"),
+    0x4: ("PrivateUsage",),
+    0x8: ("PrivateWorkingSetSize", "SharedCommitUsage"),
+    0x10: (
+        *("JobSharedCommitUsage", "JobPrivateCommitUsage", "JobPeakPrivateCommitUsage"),
+        *("JobPrivateCommitLimit", "JobTotalCommitLimit"),
+    ),
+}
+"""The members of MINIDUMP_PROCESS_VM_COUNTERS_2 by their bit of Flags
+(MINIDUMP_PROCESS_VM_COUNTERS_VIRTUALSIZE and the like)."""
+
 _BASIC_PERFORMANCE = 2
 """MINIDUMP_SYSMEMINFO1_BASICPERF."""
+_PERFORMANCE = ("AvailablePages", "CommittedPages", "CommitLimit", "PeakCommitment")
 
 
 def system_info(dump: Minidump) -> Optional[SystemInfo]:
     """Returns SystemInfoStream, None if there is none or it cannot be read."""
     read = _read(dump, _SYSTEM_INFO, SYSTEM)
-    if read is None:
-        return None
-    members, faults = read
-    *before, csd_rva, suite, _, cpu = members
-    return SystemInfo._make((*before, dump.string(csd_rva), suite, cpu, faults))
+    return None if read is None else read[0]._replace(status=read[1])
 
 
 def misc_info(dump: Minidump) -> Optional[MiscInfo]:
@@ -171,33 +212,19 @@ def misc_info(dump: Minidump) -> Optional[MiscInfo]:
     read = _read(dump, _MISC_INFO, MISC)
     if read is None:
         return None
-    members, faults = read
+    info, faults = read
     stream = dump.stream(_MISC_INFO)
-    size = min(members[0], stream.Location.DataSize if stream is not None else 0)
-    if members[0] not in _MISC_SIZES:
+    size = min(info.SizeOfInfo, stream.Location.DataSize if stream is not None else 0)
+    if info.SizeOfInfo not in _MISC_SIZES:
         faults = status(faults, StatusItem(StatusCode.HEADER, None, ("SizeOfInfo",)))
-    flags = members[1]
-
-    def vouched(flag: int, end: int, *values: object) -> Tuple[object, ...]:
-        return values if flags & flag and size >= end else (None,) * len(values)
-
-    zone = members[15:22]
-    values = (
-        members[0],
-        flags,
-        *vouched(1, 12, members[2]),
-        *vouched(2, 24, *members[3:6]),
-        *vouched(4, 44, *members[6:11]),
-        *vouched(0x10, 232, members[11]),
-        *vouched(0x20, 232, members[12]),
-        *vouched(0x80, 232, members[13]),
-        *vouched(0x40, 232, members[14], zone[0], _wide(zone[1]), _wide(zone[4])),
-        *vouched(0x100, 832, _wide(members[22]), _wide(members[23])),
-        members[26] if size >= 1364 else None,
-        *vouched(0x200, 1364, members[28]),
-        faults,
-    )
-    return MiscInfo._make(values)
+    unknown = [
+        name
+        for flag, (least, names) in MISC_GROUPS.items()
+        for name in names
+        if not info.Flags1 & flag or size < least
+    ]
+    unknown += [] if size >= MISC.size else ["EnabledFeatures"]
+    return without(info, unknown)._replace(status=faults)
 
 
 def process_vm_counters(dump: Minidump) -> Optional[ProcessVmCounters]:
@@ -205,18 +232,19 @@ def process_vm_counters(dump: Minidump) -> Optional[ProcessVmCounters]:
     read = _read(dump, _VM_COUNTERS, _COUNTERS_1)
     if read is None:
         return None
-    members, faults = read
-    if members[0] == 1:
-        *common, private = members[2:]
-        return ProcessVmCounters._make((1, None, *common, None, None, private, *((None,) * 7), faults))
+    first, faults = read
+    if first.Revision == 1:
+        # Its PrivateUsage stands where PeakVirtualSize is later.
+        private = first.PeakVirtualSize
+        names = [name for group in _COUNTER_GROUPS.values() for name in group]
+        return without(first, ["Flags", *names])._replace(PrivateUsage=private, status=faults)
     read = _read(dump, _VM_COUNTERS, _COUNTERS_2)
-    if members[0] != 2 or read is None:
+    if first.Revision != 2 or read is None:
         return None
-    members, faults = read
-    flags = members[1]
-    parts = ((_VIRTUAL_SIZE, 11, 13), (_EX, 13, 14), (_EX2, 14, 16), (_JOB, 16, 21))
-    present = [member if flags & flag else None for flag, low, high in parts for member in members[low:high]]
-    return ProcessVmCounters._make((*members[:11], *present, faults))
+    counters, faults = read
+    flags = counters.Flags or 0
+    unknown = [name for flag, group in _COUNTER_GROUPS.items() if not flags & flag for name in group]
+    return without(counters, unknown)._replace(status=faults)
 
 
 def system_memory_info(dump: Minidump) -> Optional[SystemMemoryInfo]:
@@ -224,9 +252,8 @@ def system_memory_info(dump: Minidump) -> Optional[SystemMemoryInfo]:
     read = _read(dump, _MEMORY_INFO, _BASIC)
     if read is None:
         return None
-    members, faults = read
-    performance = members[13:] if members[1] & _BASIC_PERFORMANCE else (None,) * 4
-    return SystemMemoryInfo._make((*members[:12], *performance, faults))
+    info, faults = read
+    return without(info, () if info.Flags & _BASIC_PERFORMANCE else _PERFORMANCE)._replace(status=faults)
 
 
 def comments(dump: Minidump) -> Tuple[Tuple[int, str, Status], ...]:
@@ -246,8 +273,8 @@ def comments(dump: Minidump) -> Tuple[Tuple[int, str, Status], ...]:
     return tuple(found)
 
 
-def _read(dump: Minidump, kind: int, form: FixedStruct) -> Optional[Tuple[Tuple[Any, ...], Status]]:
-    """Returns the members of a stream that is one structure, and its status.
+def _read(dump: Minidump, kind: int, form: Declared[Record]) -> Optional[Tuple[Record, Status]]:
+    """Returns a stream that is one structure, and its status.
 
     None: the stream does not exist, or is shorter than the oldest version of the structure.
     """
@@ -255,7 +282,7 @@ def _read(dump: Minidump, kind: int, form: FixedStruct) -> Optional[Tuple[Tuple[
     if stream is None or stream.Location.DataSize < form.least:
         return None
     data = dump.available(stream.Location.Rva, min(stream.Location.DataSize, form.size))
-    return (form.decode(data), stream.status) if len(data) >= form.least else None
+    return (form.decode(data, dump.string), stream.status) if len(data) >= form.least else None
 
 
 def _narrow(data: bytes) -> str:
@@ -265,4 +292,4 @@ def _narrow(data: bytes) -> str:
 
 def _wide(data: bytes) -> str:
     """Returns the text of a zero-terminated array of WCHAR."""
-    return data.decode("utf-16-le", "replace").split("\0", 1)[0]
+    return data.decode("utf-16-le", "replace").partition("\0")[0]

@@ -10,16 +10,18 @@ Source: "minidumpapiset.h", the structures named below.
 
 from __future__ import annotations
 
-from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Annotated, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ...memory.decode.status import Status, StatusItem, status
+from ...memory.decode.declared import STRING64, ULONG, ULONGLONG, Declared
+from ...memory.decode.status import NOTHING, Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
 from .contexts import DECISIVE_BYTES, sizes_agree
-from .dumpfile import FixedStruct, Location, Minidump, overlapping, read_counted_list, read_headed_list
+from .dumpfile import Location, Minidump, overlapping
+from .lists import LIST_HEADER, read_counted_list, read_headed_list
 
 _THREAD_LIST, _EXCEPTION, _THREAD_INFO_LIST, _THREAD_NAMES = 3, 6, 17, 24
 
-MAX_THREADS = 0x20000
+MAX_THREADS_OF_DUMP = 0x20000
 """Greatest number of threads that are read."""
 
 MAX_CONTEXT = 0x10000
@@ -40,13 +42,6 @@ _MAY_BE_LEFT_OUT = _ERROR_THREAD | _WRITING_THREAD | EXITED_THREAD
 """Threads of ThreadInfoListStream that need not be in ThreadListStream: MINIDUMP_THREAD_INFO_ERROR_THREAD,
 _WRITING_THREAD and _EXITED_THREAD."""
 
-THREAD = FixedStruct("IIIIQQIIII")
-THREAD_INFO_HEADER = FixedStruct("III")
-THREAD_INFO = FixedStruct("IIIIQQQQQQ")
-THREAD_NAME = FixedStruct("IQ")
-_EXCEPTION_STREAM = FixedStruct("IIIIQQII15QII", 160)
-"""Some writers leave ThreadContext out: the stream then ends after 160 bytes."""
-
 
 class MinidumpThread(NamedTuple):
     """MINIDUMP_THREAD. Addresses are as the writer stored them.
@@ -55,12 +50,12 @@ class MinidumpThread(NamedTuple):
         StartOfMemoryRange: lowest address of the stack in the dump, which is the lowest in use
     """
 
-    ThreadId: int
-    SuspendCount: int
-    PriorityClass: int
-    Priority: int
-    Teb: int
-    StartOfMemoryRange: int
+    ThreadId: ULONG
+    SuspendCount: ULONG
+    PriorityClass: ULONG
+    Priority: ULONG
+    Teb: ULONGLONG
+    StartOfMemoryRange: ULONGLONG
     Stack: Location
     ThreadContext: Location
 
@@ -68,23 +63,23 @@ class MinidumpThread(NamedTuple):
 class ThreadInfo(NamedTuple):
     """MINIDUMP_THREAD_INFO. Times are FILETIMEs (creation, exit) or units of 100 ns."""
 
-    ThreadId: int
-    DumpFlags: int
-    DumpError: int
-    ExitStatus: int
-    CreateTime: int
-    ExitTime: int
-    KernelTime: int
-    UserTime: int
-    StartAddress: int
-    Affinity: int
+    ThreadId: ULONG
+    DumpFlags: ULONG
+    DumpError: ULONG
+    ExitStatus: ULONG
+    CreateTime: ULONGLONG
+    ExitTime: ULONGLONG
+    KernelTime: ULONGLONG
+    UserTime: ULONGLONG
+    StartAddress: ULONGLONG
+    Affinity: ULONGLONG
 
 
 class ThreadName(NamedTuple):
     """MINIDUMP_THREAD_NAME; None if the name cannot be read."""
 
-    ThreadId: int
-    ThreadName: Optional[str]
+    ThreadId: ULONG
+    ThreadName: STRING64
 
 
 class ExceptionStream(NamedTuple):
@@ -95,23 +90,25 @@ class ExceptionStream(NamedTuple):
         ThreadContext: file range of the CONTEXT at the exception, (0, 0) if the stream has none
     """
 
-    ThreadId: int
-    ExceptionCode: int
-    ExceptionFlags: int
-    ExceptionRecord: int
-    ExceptionAddress: int
-    NumberParameters: int
-    ExceptionInformation: Tuple[int, ...]
+    ThreadId: ULONG
+    ExceptionCode: Annotated[int, "ULONG @0x8"]
+    ExceptionFlags: ULONG
+    ExceptionRecord: ULONGLONG
+    ExceptionAddress: ULONGLONG
+    NumberParameters: ULONG
+    ExceptionInformation: Annotated[Tuple[int, ...], "ULONGLONG[15] @0x28"]
     ThreadContext: Location
-    status: Status
+    status: Status = NOTHING
+
+
+THREAD, THREAD_INFO, THREAD_NAME = Declared(MinidumpThread), Declared(ThreadInfo), Declared(ThreadName)
+_EXCEPTION_STREAM = Declared(ExceptionStream, least=160)
+"""Some writers leave ThreadContext out: the stream then ends after 160 bytes."""
 
 
 def listed_threads(dump: Minidump) -> Tuple[List[MinidumpThread], Status]:
     """Returns the threads of ThreadListStream, and the faults that this stream alone shows."""
-    found, faults = read_counted_list(dump, _THREAD_LIST, THREAD, MAX_THREADS, "NumberOfThreads")
-    return [
-        MinidumpThread._make((*row[:6], Location(*row[6:8]), Location(*row[8:10]))) for row in found
-    ], faults
+    return read_counted_list(dump, _THREAD_LIST, THREAD, MAX_THREADS_OF_DUMP, "NumberOfThreads")
 
 
 def has_thread_list(dump: Minidump) -> bool:
@@ -157,16 +154,16 @@ def _contradicted(dump: Minidump, listed: Sequence[MinidumpThread]) -> Iterator[
 
 def thread_info_list(dump: Minidump) -> Tuple[List[ThreadInfo], Status]:
     """Returns the entries of ThreadInfoListStream, and the status of the stream."""
-    found, faults = read_headed_list(
-        dump, _THREAD_INFO_LIST, THREAD_INFO_HEADER, THREAD_INFO, MAX_THREADS, "NumberOfEntries"
+    return read_headed_list(
+        dump, _THREAD_INFO_LIST, LIST_HEADER, THREAD_INFO, MAX_THREADS_OF_DUMP, "NumberOfEntries"
     )
-    return [ThreadInfo(*row) for row in found], faults
 
 
 def thread_names(dump: Minidump) -> Tuple[List[ThreadName], Status]:
     """Returns the names of ThreadNamesStream, and the status of the stream."""
-    found, faults = read_counted_list(dump, _THREAD_NAMES, THREAD_NAME, MAX_THREADS, "NumberOfThreadNames")
-    names = [ThreadName(thread_id, dump.string(rva)) for thread_id, rva in found]
+    names, faults = read_counted_list(
+        dump, _THREAD_NAMES, THREAD_NAME, MAX_THREADS_OF_DUMP, "NumberOfThreadNames"
+    )
     return names, status(faults, dump.text_status)
 
 
@@ -179,19 +176,12 @@ def exception_stream(dump: Minidump) -> Optional[ExceptionStream]:
         data = dump.read(stream.Location.Rva, size)
     if stream is None or data is None:
         return None
-    thread_id, _, code, flags, record, address, count, _, *rest = _EXCEPTION_STREAM.decode(data)
-    *information, size, rva = rest
+    found = _EXCEPTION_STREAM.decode(data)
+    count = found.NumberParameters
     too_many = StatusItem(StatusCode.HEADER, None, ("NumberParameters",)) if count > MAX_PARAMETERS else None
-    return ExceptionStream(
-        thread_id,
-        code,
-        flags,
-        record,
-        address,
-        count,
-        tuple(information[:count]),
-        Location(size, rva),
-        status(stream.status, too_many, None if size else StatusCode.NO_SAVED_REGISTERS),
+    lost = None if found.ThreadContext.DataSize else StatusCode.NO_SAVED_REGISTERS
+    return found._replace(
+        ExceptionInformation=found.ExceptionInformation[:count], status=status(stream.status, too_many, lost)
     )
 
 

@@ -30,21 +30,14 @@ can be walked above a callback only with these, and user mode has no copy. A hea
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Annotated, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from ...memory.decode.declared import STRING, UCHAR, ULONG, ULONGLONG, USHORT, Declared
 from ...memory.decode.status import NOTHING, Status, status
-from .dumpfile import (
-    MAPPED_FILES,
-    THREAD_STATES,
-    TRAP_FRAMES,
-    FixedStruct,
-    Location,
-    Minidump,
-    read_headed_list,
-    read_list_header,
-)
+from .dumpfile import MAPPED_FILES, THREAD_STATES, TRAP_FRAMES, Location, Minidump
+from .lists import HEADER_OF_16, read_headed_list, read_list_header
 from .memory import MAX_RANGES
-from .threads import MAX_THREADS
+from .threads import MAX_THREADS_OF_DUMP
 
 REGISTER_BITS = (
     *("Rip", "Rsp", "Rbp", "Rax", "Rcx", "Rdx", "Rbx", "Rsi", "Rdi"),
@@ -63,11 +56,50 @@ KNOWN_START_ADDRESS = 1
 
 NO_VALUE = 0xFF
 
-THREADS_HEADER = FixedStruct("IIIIIIQQQ")
-THREAD_STATE = FixedStruct("IHBBQQII")
-FILES_HEADER = FixedStruct("IIII")
-MAPPED_FILE = FixedStruct("QII")
-TRAP_FRAME = FixedStruct("QIIII")
+
+class ThreadList(NamedTuple):
+    """WINSTACKS_THREAD_LIST."""
+
+    SizeOfHeader: ULONG
+    SizeOfEntry: ULONG
+    NumberOfEntries: ULONG
+    Flags: ULONG
+    ImageFileName: STRING
+    UnreadBytes: Annotated[int, "ULONGLONG @0x18"]
+    Peb: ULONGLONG
+    Peb32: ULONGLONG
+
+
+class WinstacksThread(NamedTuple):
+    """WINSTACKS_THREAD."""
+
+    ThreadId: ULONG
+    Machine: USHORT
+    State: UCHAR
+    WaitReason: UCHAR
+    Unknown: ULONGLONG
+    Unsure: ULONGLONG
+    Status: STRING
+    Known: ULONG
+
+
+class MappedFile(NamedTuple):
+    """A mapping: its address, and the path of its file, None if that cannot be read."""
+
+    BaseOfMapping: ULONGLONG
+    FileName: STRING
+
+
+class KeptTrapFrame(NamedTuple):
+    """A trap frame in the kernel's memory, and the file range of its bytes."""
+
+    Address: ULONGLONG
+    ThreadId: ULONG
+    Location: Annotated[Location, "@0x10"]
+
+
+THREADS_HEADER, THREAD_STATE = Declared(ThreadList), Declared(WinstacksThread)
+MAPPED_FILE, TRAP_FRAME = Declared(MappedFile, size=16), Declared(KeptTrapFrame)
 
 
 class ThreadState(NamedTuple):
@@ -112,13 +144,20 @@ class ThreadStates(NamedTuple):
     status: Status
 
 
-def thread_states(dump: Minidump) -> Optional[ThreadStates]:
-    """Returns WinstacksThreadListStream, None if the dump has none or it is unreadable."""
-    members = read_list_header(dump, THREAD_STATES, THREADS_HEADER).members
-    if not members:
-        return None
+NO_STATE = ThreadState(0, 0, None, None, (), (), 0, None)
+"""What a dump of another program says of the registers of a thread."""
+
+NO_STATES = ThreadStates(0, None, 0, 0, 0, {}, NOTHING)
+"""What a dump of another program says."""
+
+
+def thread_states(dump: Minidump) -> ThreadStates:
+    """Returns WinstacksThreadListStream, NO_STATES if the dump has none or it is unreadable."""
+    header, _, _, _ = read_list_header(dump, THREAD_STATES, THREADS_HEADER)
+    if header is None:
+        return NO_STATES
     found, faults = read_headed_list(
-        dump, THREAD_STATES, THREADS_HEADER, THREAD_STATE, MAX_THREADS, "NumberOfEntries"
+        dump, THREAD_STATES, THREADS_HEADER, THREAD_STATE, MAX_THREADS_OF_DUMP, "NumberOfEntries"
     )
     threads: Dict[Tuple[int, int], ThreadState] = {}
     for tid, machine, state, reason, unknown, unsure, text, known in found:
@@ -132,13 +171,11 @@ def thread_states(dump: Minidump) -> Optional[ThreadStates]:
                 _named(unknown),
                 _named(unsure),
                 known,
-                dump.string(text),
+                text,
             ),
         )
-    flags, name, _, unread, peb, peb32 = members[3:]
-    image_name = dump.string(name)
     faults = status(faults, dump.text_status)
-    return ThreadStates(flags, image_name, unread, peb, peb32, threads, faults)
+    return ThreadStates(*header[3:], threads, faults)
 
 
 def mapped_files(dump: Minidump) -> Tuple[Dict[int, Optional[str]], Status]:
@@ -146,28 +183,19 @@ def mapped_files(dump: Minidump) -> Tuple[Dict[int, Optional[str]], Status]:
     if dump.stream(MAPPED_FILES) is None:
         return {}, NOTHING
     found, faults = read_headed_list(
-        dump, MAPPED_FILES, FILES_HEADER, MAPPED_FILE, MAX_RANGES, "NumberOfEntries"
+        dump, MAPPED_FILES, HEADER_OF_16, MAPPED_FILE, MAX_RANGES, "NumberOfEntries"
     )
-    files = {base: dump.string(rva) for base, rva, _ in reversed(found)}
+    files = dict(reversed(found))
     return files, status(faults, dump.text_status)
-
-
-class KeptTrapFrame(NamedTuple):
-    """A trap frame in the kernel's memory, and the file range of its bytes."""
-
-    Address: int
-    ThreadId: int
-    Location: Location
 
 
 def trap_frames(dump: Minidump) -> Tuple[List[KeptTrapFrame], Status]:
     """Returns the entries of WinstacksTrapFrameListStream in its order, and the status of the stream."""
     if dump.stream(TRAP_FRAMES) is None:
         return [], NOTHING
-    found, faults = read_headed_list(
-        dump, TRAP_FRAMES, FILES_HEADER, TRAP_FRAME, MAX_THREADS, "NumberOfEntries"
+    return read_headed_list(
+        dump, TRAP_FRAMES, HEADER_OF_16, TRAP_FRAME, MAX_THREADS_OF_DUMP, "NumberOfEntries"
     )
-    return [KeptTrapFrame(address, tid, Location(*place)) for address, tid, _, *place in found], faults
 
 
 def bits_of(names: Sequence[str]) -> int:
@@ -179,10 +207,10 @@ def _named(bits: int) -> Tuple[str, ...]:
     return tuple(name for number, name in enumerate(REGISTER_BITS) if bits >> number & 1)
 
 
-def list_addresses(dump: Minidump) -> Tuple[List[ThreadState], Status]:
+def listed_states(dump: Minidump) -> Tuple[List[ThreadState], Status]:
     """Returns the entries of WinstacksThreadListStream, and the status of the stream."""
     found = thread_states(dump)
-    return ([], NOTHING) if found is None else (list(found.threads.values()), found.status)
+    return list(found.threads.values()), found.status
 
 
 def listed_files(dump: Minidump) -> Tuple[List[str], Status]:

@@ -24,10 +24,13 @@ import struct
 from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...memory.decode.machine import Machine
+from ...memory.decode.memory import ReadFile
 from ...memory.decode.status import NOTHING, Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
+from ...traps.decode.record import MAX_PARAMETERS, RECORDS
+from .contexts import FORMS
 from .debuggerdata import MAX_SIZE, DebuggerData, read_debugger_data
-from .kernelheader import FILLER, TRIAGE, KernelDumpHeader, NotAKernelDumpError, Read, read_header
+from .kernelheader import FILLER, FILLERS, TRIAGE, KernelDumpHeader, NotAKernelDumpError, read_header
 from .memory import MAX_ADDRESS, MemoryRange, disjoint
 
 MAX_BLOCKS = 0x20000
@@ -62,14 +65,9 @@ _STARTS = (
 _ANYWHERE = ("ContextOffset", "ExceptionOffset")
 """The members that may lead into DUMP_HEADER."""
 
-_AMD64, _ARM64, _I386 = 0x8664, 0xAA64, 0x14C
-_CONTEXTS = {_AMD64: (0x4D0, 0x30, 0x100000), _I386: (0x2CC, 0, 0x10000), _ARM64: (0x390, 0, 0x400000)}
-"""Size of a CONTEXT, offset of ContextFlags, and the bit of the architecture there, by machine (winnt.h)."""
+_CONTEXTS = {form.machine: form for form in FORMS}
 _PARTS_OF_CONTEXT, _KNOWN_FLAGS = 0x3F, 0xF80000FF
 """The bits of ContextFlags for parts; all bits that winnt.h has, without the bits of architectures."""
-_RECORD_SIZES = {True: 0x98, False: 0x50}
-_MAX_PARAMETERS = 15
-"""EXCEPTION_MAXIMUM_PARAMETERS."""
 _LEAST_OFFSET = 8
 """The signature lies before it."""
 
@@ -105,7 +103,7 @@ class TriageDump:
         NotAKernelDumpError: the file is no small kernel dump; the text is a sentence for users
     """
 
-    def __init__(self, read: Read, size: int) -> None:
+    def __init__(self, read: ReadFile, size: int) -> None:
         self._read = read
         self.size = size
         self.header: KernelDumpHeader = read_header(read)
@@ -133,10 +131,7 @@ class TriageDump:
         """Returns the members of TRIAGE_DUMP by name, None for a member that Windows did not write."""
         rest = data[_HEAD.size : _HEAD.size + tail.size].ljust(tail.size, b"\0")
         values = (*_HEAD.unpack(data[: _HEAD.size]), *tail.unpack(rest))
-        return {
-            name: None if value in (FILLER, FILLER << 32 | FILLER) else value
-            for name, value in zip((*_NAMES, *_TAIL), values)
-        }
+        return {name: None if value in FILLERS else value for name, value in zip((*_NAMES, *_TAIL), values)}
 
     def _tagged(self, members: Dict[str, Optional[int]]) -> bool:
         """Returns whether KDDEBUGGER_DATA64 lies at the offset in some members."""
@@ -190,13 +185,13 @@ class TriageDump:
     def context(self) -> Part:
         """The CONTEXT of the processor that crashed."""
         known = _CONTEXTS.get(self.header.MachineImageType or 0)
-        size = 0 if known is None else known[0]
+        size = 0 if known is None else known.size
         return self._held("Context", self.header.context_offset, size, self._is_context, _NOT_A_CONTEXT)
 
     @property
     def exception(self) -> Part:
         """The EXCEPTION_RECORD of the crash."""
-        size = _RECORD_SIZES[self.header.wide]
+        size = RECORDS[self.header.wide].size
         wrong = status(StatusItem(StatusCode.HEADER, None, ("ExceptionOffset",)))
         return self._held("Exception", self.header.exception_offset, size, self._is_record, wrong)
 
@@ -222,16 +217,14 @@ class TriageDump:
         return part._replace(status=status(part.status, wrong if part.offset else None))
 
     def _is_context(self, data: bytes) -> bool:
-        _, place, architecture = _CONTEXTS[self.header.MachineImageType or 0]
-        flags = int.from_bytes(data[place : place + 4], "little")
-        unknown = flags & ~(architecture | _KNOWN_FLAGS)
-        return bool(flags & architecture and flags & _PARTS_OF_CONTEXT) and not unknown
+        form = _CONTEXTS[self.header.MachineImageType or 0]
+        flags = form.flags_of(data)
+        unknown = flags & ~(form.cpu | _KNOWN_FLAGS)
+        return bool(flags & form.cpu and flags & _PARTS_OF_CONTEXT) and not unknown
 
     def _is_record(self, data: bytes) -> bool:
-        code = int.from_bytes(data[:4], "little")
-        place = 24 if self.header.wide else 16
-        count = int.from_bytes(data[place : place + 4], "little")
-        return code not in (0, FILLER) and count <= _MAX_PARAMETERS
+        record = RECORDS[self.header.wide].decode(data)
+        return record.ExceptionCode not in (0, FILLER) and record.NumberParameters <= MAX_PARAMETERS
 
     @property
     def call_stack(self) -> Part:

@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import array
 import sys
-from typing import Dict, Iterable, List, NamedTuple, Optional
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional
 
-from ..decode.dumpfile import COUNT, DIRECTORY, HEADER, SIGNATURE, STREAMS, VERSION, Location
-from ..decode.memory import RANGE64_HEADER
+from ...memory.decode.declared import Declared, Record
+from ..decode.dumpfile import DIRECTORY, HEADER, SIGNATURE, STREAMS, VERSION, DumpHeader, Location, Stream
+from ..decode.lists import COUNT, LIST_HEADER, Count, ListHeader
+from ..decode.memory import MEMORY64_LIST, Memory64List
 
 PAGE = 0x1000
 _ALIGNMENT = 8
@@ -57,7 +59,8 @@ class Draft:
         self._strings: Dict[str, int] = {}
         self._parts: List[MemoryPart] = []
         count = len(self._places)
-        HEADER.pack_into(self._data, 0, SIGNATURE, VERSION, count, HEADER.size, 0, time_date_stamp, flags)
+        header = DumpHeader(SIGNATURE, VERSION, count, HEADER.size, 0, time_date_stamp, flags)
+        self._overwrite(0, HEADER.encode(header))
 
     def put(self, data: bytes) -> int:
         """Adds bytes, and returns their RVA."""
@@ -73,7 +76,7 @@ class Draft:
         rva = self._strings.get(text)
         if rva is None:
             data = text.encode("utf-16-le", "replace")[:_LONGEST]
-            rva = self._strings[text] = self.put(COUNT.struct.pack(len(data)) + data + b"\0\0")
+            rva = self._strings[text] = self.put(COUNT.encode(Count(len(data))) + data + b"\0\0")
         return rva
 
     def stream(self, name: str, data: bytes, parts: Iterable[MemoryPart] = ()) -> Location:
@@ -87,11 +90,34 @@ class Draft:
             The file range of the stream.
         """
         rva = self.put(data)
-        DIRECTORY.pack_into(
-            self._data, HEADER.size + DIRECTORY.size * self._places[name], _NUMBERS[name], len(data), rva
-        )
+        stream = Stream(_NUMBERS[name], Location(len(data), rva))
+        self._overwrite(HEADER.size + DIRECTORY.size * self._places[name], DIRECTORY.encode(stream))
         self._parts += [part._replace(position=rva + part.position) for part in parts]
-        return Location(len(data), rva)
+        return stream.Location
+
+    def headed_list(
+        self,
+        name: str,
+        form: Declared[Record],
+        records: Iterable[Record],
+        header: Declared[Any] = LIST_HEADER,
+    ) -> int:
+        """Adds a stream that is a list with a header, and returns the number of its entries.
+
+        Args:
+            form: the structure of an entry
+            header: the structure of the header, which begins as ListHeader does
+        """
+        data, count = bytearray(header.size), 0
+        for record in records:
+            data += form.encode(record, self.string)
+            count += 1
+        data[: header.size] = header.encode(ListHeader(header.size, form.size, count))
+        self.stream(name, bytes(data))
+        return count
+
+    def _overwrite(self, rva: int, data: bytes) -> None:
+        self._data[rva : rva + len(data)] = data
 
     def head(self, ranges: array.array[int]) -> bytearray:
         """Adds Memory64ListStream, and returns all bytes before the memory.
@@ -102,19 +128,19 @@ class Draft:
         rows, count = array.array(ranges.typecode, ranges), len(ranges) // 2
         if sys.byteorder == "big":
             rows.byteswap()
-        data = RANGE64_HEADER.struct.pack(count, 0) + rows.tobytes()
+        data = MEMORY64_LIST.encode(Memory64List(count, 0)) + rows.tobytes()
         stream = self.stream("Memory64ListStream", data)
         self._data += bytes(-len(self._data) % PAGE)
         base = len(self._data)
-        RANGE64_HEADER.struct.pack_into(self._data, stream.Rva, count, base)
+        self._overwrite(stream.Rva, MEMORY64_LIST.encode(Memory64List(count, base)))
         for part in self._parts:
             rva = base + part.start
             # Beyond the 32 bits of an RVA, readers find the range by its address.
-            COUNT.struct.pack_into(self._data, part.position, rva if rva + part.size <= _LAST_RVA else 0)
+            self._overwrite(part.position, COUNT.encode(Count(rva if rva + part.size <= _LAST_RVA else 0)))
         return self._data
 
 
 def encode_counted_list(rows: Iterable[bytes]) -> bytes:
     """Returns a stream that is a 32-bit count and an array, such as ThreadListStream."""
     found = list(rows)
-    return COUNT.struct.pack(len(found)) + b"".join(found)
+    return COUNT.encode(Count(len(found))) + b"".join(found)

@@ -21,7 +21,9 @@ import bisect
 import struct
 import uuid
 from functools import cached_property
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from ...memory.decode.memory import ReadFile
 
 MAGIC = b"Microsoft C/C++ MSF 7.00\r\n\x1aDS\0\0\0"
 
@@ -51,9 +53,6 @@ _FUNCTIONS = (0x110F, 0x1110, 0x1146, 0x1147)
 _OMAP_FROM_SOURCE, _SECTIONS, _ORIGINAL_SECTIONS = 4, 5, 10
 """Places of stream numbers in the DBI stream's optional debug header."""
 
-Read = Callable[[int, int], bytes]
-"""Takes an offset and a length, returns the bytes of the file from there: fewer at the end of the file."""
-
 
 class PdbError(ValueError):
     """The file is not a PDB that can be read; the text is the end of a sentence about the file."""
@@ -77,7 +76,7 @@ class Pdb:
         PdbError: the file is no PDB, or its structure contradicts itself
     """
 
-    def __init__(self, read: Read, size: int) -> None:
+    def __init__(self, read: ReadFile, size: int) -> None:
         self._read = read
         head = read(0, len(MAGIC) + _SUPERBLOCK.size)
         if len(head) < len(MAGIC) + _SUPERBLOCK.size or head[: len(MAGIC)] != MAGIC:

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Dict, Optional, Tuple
 
+from ...memory.decode.memory import ReadMemory
 from ...memory.decode.pagetable import PAGE_SIZE
-from .frames import Read
 
 _MASK = 0xFFFFFFFF
 _LONGEST, _LEAD = 16, 24
@@ -19,7 +19,7 @@ _MAX_PAGES = 1 << 10
 class CodePages:
     """The code of one address space."""
 
-    def __init__(self, read: Read) -> None:
+    def __init__(self, read: ReadMemory) -> None:
         self._read = read
         self._pages: Dict[int, bytes] = {}
 

@@ -17,9 +17,9 @@ from __future__ import annotations
 import re
 from typing import Callable, Optional
 
+from ...memory.decode.memory import ReadMemory
 from ...memory.decode.structure import Structures
 from ...traps.decode.record import MAX_PARAMETERS
-from .frames import Read
 from .registers import Registers32
 
 EXCEPTION = "KiUserExceptionDispatcher"
@@ -54,7 +54,7 @@ def named(label: str) -> Optional[str]:
 class Contexts:
     """Finds the registers that an exception or an APC interrupted."""
 
-    def __init__(self, types: Structures, read: Read, is_code: Callable[[int], bool]) -> None:
+    def __init__(self, types: Structures, read: ReadMemory, is_code: Callable[[int], bool]) -> None:
         context, record = types["_CONTEXT"], types["_EXCEPTION_RECORD"]
         self._read = read
         self._is_code = is_code

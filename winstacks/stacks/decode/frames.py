@@ -82,9 +82,6 @@ MAX_SCANNED = 0x10000
 MAX_STACKS = 16
 """Stacks that one walk may run on."""
 
-Read = Callable[[int, int], Optional[Bytes]]
-"""(address, length) -> the bytes of memory there, or None unless all of them can be read."""
-
 MayExecute = Callable[[int], bool]
 """address -> whether it may be code, as far as is known; called for readable memory outside all modules."""
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 import re
 from typing import Callable, Dict, List, NamedTuple, Optional, TypeVar
 
+from ...memory.decode.memory import ReadMemory
 from ...memory.decode.pagetable import PAGE_SIZE
 from . import clues_x86
 from .code_x86 import CodePages
 from .effects_x86 import StackPlace
 from .flow_x86 import NEAR, Flow
-from .frames import LONGEST_CALL, Read, direct_target, lengths
+from .frames import LONGEST_CALL, direct_target, lengths
 from .helpers_x86 import makes_room, set_up_depth, takes_down
 from .instructions_x86 import instruction
 from .registers import Registers32
@@ -87,7 +88,7 @@ class Functions:
         budget: of the image; without one, the functions have a budget of their own
     """
 
-    def __init__(self, read: Read, budget: Optional[FollowBudget] = None) -> None:
+    def __init__(self, read: ReadMemory, budget: Optional[FollowBudget] = None) -> None:
         self._code = CodePages(read)
         self._flows: Dict[int, Flow] = {}
         self._places = 0

@@ -14,9 +14,10 @@ import bisect
 import re
 from typing import Iterator, Optional, Tuple
 
+from ...memory.decode.memory import ReadMemory
 from ...names.decode.functiontable import FunctionTable
 from ...names.decode.unwindinfo import Bytes
-from .frames import CodeImage, FindImage, Read, direct_target
+from .frames import CodeImage, FindImage, direct_target
 
 _LONGEST = 0x4000
 """Bytes of a function that are searched for a jump."""
@@ -32,13 +33,13 @@ _INDIRECT = re.compile(rb"\xff[\x20-\x27\x60-\x67\xa0-\xa7\xe0-\xe7]")
 """Jumps through memory or a register (FF /4): their targets are unknown."""
 
 
-def code_at(find_image: FindImage, read: Read, address: int, length: int) -> Optional[Bytes]:
+def code_at(find_image: FindImage, read: ReadMemory, address: int, length: int) -> Optional[Bytes]:
     """Returns code by address, from the module there if one is; None unless all of it can be read."""
     image = find_image(address)
     return read(address, length) if image is None else image.read_rva(address - image.base, length)
 
 
-def call_target(find_image: FindImage, read: Read, to: int) -> Optional[int]:
+def call_target(find_image: FindImage, read: ReadMemory, to: int) -> Optional[int]:
     """Returns where the direct call before a return address leads, None if no direct call is there.
 
     A call of the next instruction, which only reads Rip, is none.
@@ -48,7 +49,7 @@ def call_target(find_image: FindImage, read: Read, to: int) -> Optional[int]:
     return None if target == to else target
 
 
-def jump_target(find_image: FindImage, read: Read, address: int) -> Optional[int]:
+def jump_target(find_image: FindImage, read: ReadMemory, address: int) -> Optional[int]:
     """Returns where a jump with a displacement at an address leads, None if no such jump is there."""
     code = code_at(find_image, read, address, _NEAR)
     if code is None or code[0] != 0xE9:
@@ -56,7 +57,7 @@ def jump_target(find_image: FindImage, read: Read, address: int) -> Optional[int
     return address + _NEAR + int.from_bytes(bytes(code[1:]), "little", signed=True)
 
 
-def may_have_called(find_image: FindImage, read: Read, to: int, leaf: int) -> bool:
+def may_have_called(find_image: FindImage, read: ReadMemory, to: int, leaf: int) -> bool:
     """Returns whether the call before a return address can have led to a place that no unwind data covers.
 
     A direct call leads there if its target lies in the same gap between the functions of the table, or if the

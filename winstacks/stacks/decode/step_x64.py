@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Iterator, List, NamedTuple, Optional, Tuple
 
+from ...memory.decode.memory import ReadMemory
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.functiontable import FunctionTable
@@ -26,14 +27,14 @@ from ...names.decode.unwindinfo import (
 from . import epilogue
 from .calls_x64 import CodePlace, rule_at
 from .epilogue import Epilogue
-from .frames import Read, UnwindError
+from .frames import UnwindError
 from .registers import MASK, RCX, RSP, VOLATILE, VOLATILE_XMM, Registers
 from .rule_x64 import REGISTERS, RETURN, Rule, SavedAt, of_epilogue
 
 PROLOGUE, BODY, EPILOGUE, LEAF = "prologue", "body", "epilogue", "leaf"
 
 
-def carry_out(rule: Rule, registers: Registers, read: Read) -> Tuple[Registers, Optional[int]]:
+def carry_out(rule: Rule, registers: Registers, read: ReadMemory) -> Tuple[Registers, Optional[int]]:
     """Returns the registers after the return, and the address of the machine frame that was popped, if any.
 
     Volatile registers are unknown after the return. They are unknown behind a machine frame, too, because its
@@ -107,7 +108,7 @@ class Unwinder:
     """
 
     def __init__(
-        self, table: FunctionTable, base: int, read: Read, read_rva: Optional[ReadRva] = None
+        self, table: FunctionTable, base: int, read: ReadMemory, read_rva: Optional[ReadRva] = None
     ) -> None:
         self._table = table
         self._read_rva = read_rva or table.read_rva

@@ -9,6 +9,7 @@ import struct
 from typing import Collection, Dict, FrozenSet, Generic, List, Optional, Tuple, TypeVar, Union
 
 from ...columns.words import LEAF, TRAP, UNWIND
+from ...memory.decode.memory import ReadMemory
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.unwindinfo import Bytes
@@ -19,7 +20,6 @@ from .frames import (
     FindImage,
     Frame,
     MayExecute,
-    Read,
     ReturnCandidate,
     StackRanges,
     StackWalk,
@@ -76,7 +76,7 @@ class Walker(abc.ABC, Generic[R]):
     def __init__(
         self,
         find_image: FindImage,
-        read: Read,
+        read: ReadMemory,
         may_execute: MayExecute,
         surroundings: Surroundings = UNKNOWN,
     ) -> None:
@@ -226,7 +226,7 @@ class Walker(abc.ABC, Generic[R]):
             return self.behind_call(self._read, address)
         return self.behind_call(image.read_rva, address - image.base)
 
-    def behind_call(self, read: Read, address: int) -> Optional[bool]:
+    def behind_call(self, read: ReadMemory, address: int) -> Optional[bool]:
         """Returns whether the code before an address (in any unit that `read` takes) ends in a call of x86 or
         x64.
 

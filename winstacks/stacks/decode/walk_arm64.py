@@ -17,6 +17,7 @@ import struct
 from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ...columns.words import FRAME_POINTER, LEAF, LINK_REGISTER, SCAN, TRAP, UNWIND
+from ...memory.decode.memory import ReadMemory
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import Structures
 from ...names.decode.functiontable_arm64 import FunctionTableArm64
@@ -38,7 +39,6 @@ from .frames import (
     FindImage,
     Frame,
     MayExecute,
-    Read,
     UnwindError,
     UserTransition,
     may_execute_anywhere,
@@ -89,7 +89,7 @@ class WalkerArm64(Walker[RegistersArm64]):
     def __init__(
         self,
         find_image: FindImage,
-        read: Read,
+        read: ReadMemory,
         types: Structures,
         trap_frames: Optional[Mapping[int, RegistersArm64]] = None,
         may_execute: MayExecute = may_execute_anywhere,
@@ -173,7 +173,7 @@ class WalkerArm64(Walker[RegistersArm64]):
             frames.append(make(Frame, (ip, sp, UNWIND, True, sure, registers, 0, None)))
         return registers
 
-    def behind_call(self, read: Read, address: int) -> Optional[bool]:
+    def behind_call(self, read: ReadMemory, address: int) -> Optional[bool]:
         """Returns whether the code before an address is a call; None if that code cannot be read."""
         if address % INSTRUCTION:
             return False

@@ -8,6 +8,7 @@ from typing import Dict, List, Mapping, Optional
 
 from ...columns.words import LEAF, SCAN, TRAP, UNWIND
 from ...memory.decode.machine import Machine
+from ...memory.decode.memory import ReadMemory
 from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.functiontable_arm64 import FunctionTableArm64
 from ...names.decode.hybrid import ARM64, ARM64EC
@@ -19,7 +20,6 @@ from .frames import (
     Frame,
     MayExecute,
     OwnCopy,
-    Read,
     UnwindError,
     UserTransition,
     may_execute_anywhere,
@@ -62,7 +62,7 @@ class Walker64(Walker[Registers]):
     def __init__(
         self,
         find_image: FindImage,
-        read: Read,
+        read: ReadMemory,
         machine_frames: Optional[Mapping[int, Registers]] = None,
         may_execute: MayExecute = may_execute_anywhere,
         own_copy: OwnCopy = shared,

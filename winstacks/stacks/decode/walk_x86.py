@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Collection, Optional
 
 from ...columns.words import FRAME_POINTER, LEAF, SCAN, TRAP, UNWIND
+from ...memory.decode.memory import ReadMemory
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import Structures
 from . import clues_x86, dispatchers_x86
@@ -24,7 +25,6 @@ from .frames import (
     FindImage,
     MayExecute,
     OwnCopy,
-    Read,
     UnwindError,
     UserTransition,
     find_no_dispatcher,
@@ -73,7 +73,7 @@ class Walker32(Walker[Registers32]):
     def __init__(
         self,
         find_image: FindImage,
-        read: Read,
+        read: ReadMemory,
         types: Structures,
         trap_frames: Collection[int] = (),
         may_execute: MayExecute = may_execute_anywhere,

@@ -13,8 +13,9 @@ below the trap frame is inferred from the initial stack of a thread, which `ksar
 
 from __future__ import annotations
 
-from typing import Callable, Iterator, Mapping, NamedTuple, Optional, Tuple
+from typing import Iterator, Mapping, NamedTuple, Optional, Tuple
 
+from ...memory.decode.memory import ReadMemory
 from ...memory.decode.ranges import Extents
 from ...memory.decode.structure import Buffer, Structure, Structures
 from ...names.decode.pointers_arm64 import may_be_kernel_code, strip
@@ -25,8 +26,6 @@ NONVOLATILE = tuple(f"X{number}" for number in range(19, 29))
 
 INFERRED_PLACE = "that a trap puts an exception frame right below the trap frame is inferred"
 """Reason why the registers of an exception frame below a trap frame are unsure."""
-
-Read = Callable[[int, int], Optional[Buffer]]
 
 
 class ExceptionFramesArm64:
@@ -100,7 +99,7 @@ class SwitchFrames:
         self._switch = context_types.first_structure("_KSWITCH_FRAME")
         self._exception = types.first_structure("_KEXCEPTION_FRAME")
 
-    def find(self, read: Read, ethread: int, kernel_stack: int) -> Optional[Switched]:
+    def find(self, read: ReadMemory, ethread: int, kernel_stack: int) -> Optional[Switched]:
         """Returns the registers of a thread that was switched out.
 
         Args:

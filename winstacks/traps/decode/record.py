@@ -7,13 +7,27 @@ Source: winnt.h (EXCEPTION_RECORD32, EXCEPTION_RECORD64), the same in every vers
 
 from __future__ import annotations
 
-import struct
-from typing import List, Optional, Tuple
+from typing import Annotated, List, NamedTuple, Optional, Tuple
+
+from ...memory.decode.declared import ULONG, Declared
 
 MAX_PARAMETERS = 15
 """EXCEPTION_MAXIMUM_PARAMETERS."""
 
-_WIDE, _NARROW = struct.Struct("<IIQQI4x"), struct.Struct("<IIIII")
+
+class ExceptionRecord(NamedTuple):
+    """EXCEPTION_RECORD32 and EXCEPTION_RECORD64."""
+
+    ExceptionCode: ULONG
+    ExceptionFlags: ULONG
+    ExceptionRecord: Annotated[int, "ULONG_PTR"]
+    ExceptionAddress: Annotated[int, "ULONG_PTR"]
+    NumberParameters: ULONG
+    ExceptionInformation: Annotated[Tuple[int, ...], "ULONG_PTR[15] @0x14/0x20"]
+
+
+RECORDS = {wide: Declared(ExceptionRecord, wide=wide) for wide in (True, False)}
+"""The record by whether it is an EXCEPTION_RECORD64."""
 
 
 def exception_record(data: bytes, wide: bool) -> Optional[List[Tuple[str, int]]]:
@@ -24,17 +38,10 @@ def exception_record(data: bytes, wide: bool) -> Optional[List[Tuple[str, int]]]
     Args:
         wide: whether the record is an EXCEPTION_RECORD64
     """
-    head, pointer = (_WIDE, 8) if wide else (_NARROW, 4)
-    if len(data) < head.size + MAX_PARAMETERS * pointer:
+    if len(data) < RECORDS[wide].size:
         return None
-    code, flags, record, address, count = head.unpack_from(data)
-    members = [
-        ("ExceptionCode", code),
-        ("ExceptionFlags", flags),
-        ("ExceptionRecord", record),
-        ("ExceptionAddress", address),
-        ("NumberParameters", count),
+    record = RECORDS[wide].decode(data)
+    parameters = record.ExceptionInformation[: record.NumberParameters]
+    return [*zip(record._fields[:-1], record[:-1])] + [
+        (f"ExceptionInformation[{number}]", value) for number, value in enumerate(parameters)
     ]
-    values = struct.unpack_from(f"<{MAX_PARAMETERS}{'Q' if wide else 'I'}", data, head.size)
-    parameters = values[: min(count, MAX_PARAMETERS)]
-    return members + [(f"ExceptionInformation[{number}]", value) for number, value in enumerate(parameters)]

@@ -14,13 +14,11 @@ import bisect
 from functools import cached_property
 from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from ...memory.decode.memory import ReadMemory
 from ...memory.decode.structure import integers
 
 Range = Tuple[int, int]
 """(start, end) of addresses; the end is exclusive."""
-
-Read = Callable[[int, int], Optional[bytes]]
-"""Takes an address and a number of bytes; returns these bytes, None if some are not there."""
 
 INNERMOST = 0x400
 """Bytes of a stack, from the stack pointer on, in which ntdll keeps what it waits for. Measured: at most 200h
@@ -70,7 +68,7 @@ class ProcessView:
 
     def __init__(
         self,
-        read: Read,
+        read: ReadMemory,
         pointer_size: int,
         threads: Sequence[ThreadView],
         ntdll: Optional[Range],

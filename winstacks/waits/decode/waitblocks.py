@@ -9,9 +9,10 @@ WaitBlockCount, KWAIT_BLOCK.NextWaitBlock). Numbers of object types: the public 
 
 from __future__ import annotations
 
-from typing import Callable, List, NamedTuple, Optional, Set, Tuple
+from typing import List, NamedTuple, Optional, Set, Tuple
 
 from ...columns import words
+from ...memory.decode.memory import ReadMemory
 from ...memory.decode.structure import Field, Structure
 
 MAX_OBJECTS = 64
@@ -39,8 +40,6 @@ KINDS = {
     9: words.TIMER,
 }
 """Kinds by DISPATCHER_HEADER.Type."""
-
-Read = Callable[[int, int], Optional[bytes]]
 
 
 class WaitBlock(NamedTuple):
@@ -76,7 +75,7 @@ class WaitBlockReader:
     """
 
     def __init__(
-        self, read: Read, thread: Structure, block: Structure, header: Structure, pointer_size: int
+        self, read: ReadMemory, thread: Structure, block: Structure, header: Structure, pointer_size: int
     ) -> None:
         self._read = read
         self._size = block.size

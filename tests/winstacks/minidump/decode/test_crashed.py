@@ -39,6 +39,6 @@ def test_addresses_of_the_kernel(wide: bool, address: Optional[int], kernel: boo
 def test_debugger_data_needs_its_header(more: int) -> None:
     least = debuggerdata._LEAST
     data = bytearray(least + more)
-    data[debuggerdata._TAG_AT : debuggerdata._TAG_AT + 4] = debuggerdata.TAG
-    data[debuggerdata._SIZE_AT : debuggerdata._SIZE_AT + 4] = least.to_bytes(4, "little")
+    data[0x10:0x14] = debuggerdata.TAG
+    data[0x14:0x18] = least.to_bytes(4, "little")
     assert debuggerdata.read_debugger_data(bytes(data[: least + more])).tagged == (more == 0)

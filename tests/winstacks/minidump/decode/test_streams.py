@@ -140,7 +140,7 @@ def test_all_streams() -> None:
     assert modules.unloaded_module_list(dump)[0][0].ModuleName == "C:\\app\\app.exe"
     assert [handle[:3] for handle in handles.handle_data(dump)[0]] == [(4, "File", "\\x"), (8, "Event", None)]
     operation = only(handles.handle_operation_list(dump)[0])
-    assert (operation.ReturnAddresses, operation.status) == ((0x11, 0x22), NOTHING)
+    assert (operation.addresses, operation.status) == ((0x11, 0x22), NOTHING)
     assert handles.token_info_list(dump)[0] == [(8, 8, 0x44)]
     table = only(functions.function_tables(dump)[0])
     assert (table.MaximumAddress, table.EntryCount, table.Entries.DataSize) == (0x20, 2, 24)
@@ -335,7 +335,7 @@ def test_operations_that_are_none() -> None:
     operations, faults = handles.handle_operation_list(dump)
     operation = only(operations)
     assert operation.status == status(StatusItem(StatusCode.UNKNOWN_TYPE, 9), StatusCode.DEPTH)
-    assert (len(operation.ReturnAddresses), faults) == (32, NOTHING)
+    assert (len(operation.addresses), faults) == (32, NOTHING)
 
 
 def test_a_sparse_file_of_60_gb_costs_what_is_asked_for() -> None:

@@ -77,7 +77,6 @@ def state_stream(writer: Writer, rvas: Rvas) -> None:
 
 def read_states(dump: Minidump) -> Tuple[List[Any], Status]:
     states = threadstates.thread_states(dump)
-    assert states is not None
     return [thread.Status for thread in states.threads.values()], states.status
 
 

@@ -48,7 +48,6 @@ def written(count: int = 2, entry_size: int = 32) -> Writer:
 
 def test_what_is_written_is_read() -> None:
     found = threadstates.thread_states(dump_of(written()))
-    assert found is not None
     assert (found.flags, found.image_file_name, found.unread_bytes) == (9, "app.exe", 4096)
     assert (found.peb, found.peb32, found.status) == (0x1000, 0x2000, NOTHING)
     first, second = found.threads[8, AMD64], found.threads[12, AMD64]
@@ -71,17 +70,17 @@ def test_files_and_trap_frames() -> None:
 
 def test_a_dump_without_them() -> None:
     dump = dump_of(Writer())
-    assert threadstates.thread_states(dump) is None
+    assert threadstates.thread_states(dump) == threadstates.NO_STATES
     assert threadstates.mapped_files(dump) == ({}, NOTHING)
     assert threadstates.trap_frames(dump) == ([], NOTHING)
-    assert threadstates.list_addresses(dump) == ([], NOTHING)
+    assert threadstates.listed_states(dump) == ([], NOTHING)
 
 
 def test_counts_and_sizes_that_are_wrong() -> None:
-    found, faults = threadstates.list_addresses(dump_of(written(count=1000)))
+    found, faults = threadstates.listed_states(dump_of(written(count=1000)))
     assert len(found) == 2
     assert faults == (StatusItem(StatusCode.MORE_THAN_THE_STREAM, None, ("NumberOfEntries",)),)
-    assert threadstates.list_addresses(dump_of(written(entry_size=8)))[0] == []
+    assert threadstates.listed_states(dump_of(written(entry_size=8)))[0] == []
 
 
 def test_the_bits_are_those_of_the_page() -> None:
@@ -103,6 +102,6 @@ def test_damage_anywhere(changes: Tuple[Tuple[int, int], ...]) -> None:
     for place, value in changes:
         data[(32 + place) % len(data)] = value
     dump = Minidump(lambda offset, length: bytes(data[offset : offset + length]), len(data))
-    for read in (threadstates.list_addresses, threadstates.listed_files, threadstates.trap_frames):
+    for read in (threadstates.listed_states, threadstates.listed_files, threadstates.trap_frames):
         assert len(read(dump)[0]) <= len(data)
     threadstates.thread_states(dump)
