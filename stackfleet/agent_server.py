@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 import socket
 from collections.abc import Mapping
-from typing import Annotated, Any, Callable, Literal
+from typing import Annotated, Any, Callable, Literal, Optional
 
 import anyio
 import uvicorn
@@ -81,7 +81,7 @@ class Answered(TypedDict, total=False):
     about: str
     tool: str
     rows: list[Row]
-    next: Annotated[str | None, Field(description="The cursor of the next rows; null behind the last.")]
+    next: Annotated[Optional[str], Field(description="The cursor of the next rows; null behind the last.")]
     images: list[Image]
     searched: Annotated[dict[str, Any], Field(description="The images and rows that were searched.")]
     unread: Annotated[dict[str, Any], Field(description="What could not be read, or was left out.")]
@@ -211,7 +211,7 @@ class Tools:
         return self._ask("waits", locals())
 
     def crash(self, image: Images = "", limit: Limit = 20, cursor: Cursor = "") -> Answered:
-        """Lists the crashes of dumps: code, address, symbol, driver, process, and the stack that begins there."""
+        """Lists the crashes of dumps: code, address, symbol, driver, process, and its stack."""
         return self._ask("crash", locals())
 
     def columns(

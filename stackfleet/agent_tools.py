@@ -20,7 +20,7 @@ from typing import Any, Callable, Optional
 
 from winstacks.columns.words import THREAD_KINDS
 
-from . import agent_facts, agent_forms, agent_words, findings, query_cli, questions, waits, whole
+from . import agent_facts, agent_forms, agent_words, findings, query_cli, questions, stacks, waits, whole
 from .agent_forms import Row
 from .database import Database
 from .lake import Contents, Lake
@@ -83,12 +83,12 @@ def _findings(given: Arguments, database: Database, most: int) -> Asked:
 
 def _stack(given: Arguments, database: Database, most: int) -> Asked:
     images = _group(database, given["image"])
-    return Asked(questions.stack(given["trace_id"], images), FRAMES, images=images)
+    return Asked(stacks.stack(given["trace_id"], images), FRAMES, images=images)
 
 
 def _stacks(given: Arguments, database: Database, most: int) -> Asked:
     images = _group(database, given["image"])
-    question = questions.stacks(
+    question = stacks.stacks(
         given["find"], given["process"], given["kind"], given["unbacked"], given["order"], images
     )
     return Asked(question, TRACES, _kinds(given), images)
@@ -115,7 +115,7 @@ def _waits(given: Arguments, database: Database, most: int) -> Asked:
 
 def _crash(given: Arguments, database: Database, most: int) -> Asked:
     images = _group(database, given["image"])
-    return Asked(questions.crashes(images), IMAGE, THREAD_KINDS, images)
+    return Asked(stacks.crashes(images), IMAGE, THREAD_KINDS, images)
 
 
 def _sql(given: Arguments, database: Database, most: int) -> Asked:
@@ -195,10 +195,10 @@ def _page(database: Database, asked: Asked, cursor: _Cursor, contents: Contents)
             shown.append(form)
     completeness = agent_facts.Completeness(database, asked.kinds, asked.images)
     if asked.has_stacks:
-        stacks = agent_facts.stacks_of(database, rows, asked.images)
-        for number, stack in stacks.items():
+        behind = agent_facts.stacks_of(database, rows, asked.images)
+        for number, stack in behind.items():
             # The frames of one stack need it once.
-            if stack != stacks.get(number - 1):
+            if stack != behind.get(number - 1):
                 shown[number]["stack"] = stack
     named = {image_id for row in rows for image_id in (row.get("ImageId"), *(row.get("ImageIds") or ()))}
     unread = completeness.unread(contents)

@@ -123,7 +123,7 @@ class Answerer:
             raise AnswerError(f"the arguments have more than {MOST_LETTERS:,} letters")
         with self._lock:
             if self._process is None:
-                with open(os.devnull, "wb") as log:
+                with os.fdopen(os.dup(2), "wb") as log:
                     self._process = ChildProcess(log, ANSWERER)
             self._process.send({"lake": self._lake, "tool": tool, "arguments": dict(arguments)})
             message = self._hear(self._process)
