@@ -2,14 +2,16 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The process that answers the programs of `stackfleet mcp`. Its input and output are lines of JSON.
 
-    in   {"lake": ..., "tool": "findings", "arguments": {...}}
+    in   {"lake": ..., "tool": "findings", "arguments": {...}, "folder": ...}
     out  {"answer": {...}} or {"failed": "the reason"}
 
-A query can need any time and memory: the parent process ends this one when it needs too much. The end of the
-input means that the parent process is gone.
+A query can need any time and memory: the parent process ends this one when it needs too much, and removes
+the folder, which has the temporary files. The end of the input means that the parent process is gone.
 """
 
 from __future__ import annotations
+
+import tempfile
 
 from . import agent_tools
 from .child import Line
@@ -23,6 +25,7 @@ def main() -> None:
     line = Line()
     while True:
         message = line.hear()
+        tempfile.tempdir = message["folder"]
         try:
             line.send(answer=agent_tools.answered(message["lake"], message["tool"], message["arguments"]))
         except (LakeError, SqlError, WrongUseError) as error:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Optional
 
+from winstacks.columns.dictionary import SCHEMA
 from winstacks.columns.words import ALL, KINDS
 
 from . import agent_forms
@@ -22,6 +23,8 @@ from .sqltext import one_of, quoted, sql_list
 
 MOST_NAMED = 5
 """The most failed or damaged images that are named; the others are counted."""
+OTHER = "in other words"
+"""Where structures are counted whose words are not those of Status."""
 MOST_IMAGES = 16
 """The most images of rows whose completeness stands in an answer."""
 
@@ -109,6 +112,7 @@ class Completeness:
             totals["truncated_images"] += row["Truncated"] is True
             totals["partial_dumps"] += row["Completeness"] not in (None, ALL)
             totals["unreadable_processes"] += row["ProcessesUnreadable"]
+            totals["other_versions"] += row["Schema"] != SCHEMA
         if self._done:
             totals["checks_not_run"] = self._database.value(
                 f"SELECT count(*) FROM {FINDINGS} WHERE Severity IS NULL AND {self._where}"
@@ -150,7 +154,7 @@ class Completeness:
         if not self._done:
             return []
         sql = (
-            "SELECT ImageId, ComputerName, InputKind, Completeness, Truncated, MissingShare, "
+            "SELECT ImageId, Schema, ComputerName, InputKind, Completeness, Truncated, MissingShare, "
             f"ProcessesUnreadable, StacksKnown, StacksRead, StructuresAbsent, Warnings, Status FROM {IMAGE} "
             f"WHERE {where} ORDER BY ImageId"
         )
@@ -160,12 +164,10 @@ class Completeness:
         """Returns how many stacks of each kind an image has and how many were read, and what is absent."""
         known, read = (_numbers(row[name]) for name in ("StacksKnown", "StacksRead"))
         kinds = {kind: known[kind] for kind in self._kinds if known.get(kind)}
-        absent = {
-            word: count
-            for word, count in _numbers(row["StructuresAbsent"]).items()
-            if agent_forms.is_own("Status", word)
-        }
-        return {"stacks": _both(kinds, read, lambda kind: True), "absent": absent}
+        absent: collections.Counter[str] = collections.Counter()
+        for word, count in _numbers(row["StructuresAbsent"]).items():
+            absent[word if agent_forms.is_own("Status", word) else OTHER] += count
+        return {"stacks": _both(kinds, read, lambda kind: True), "absent": dict(absent)}
 
 
 def _both(known: Mapping[str, int], read: Mapping[str, int], wanted: Any) -> Row:

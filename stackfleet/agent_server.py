@@ -83,6 +83,7 @@ class Answered(TypedDict, total=False):
     rows: list[Row]
     next: Annotated[Optional[str], Field(description="The cursor of the next rows; null behind the last.")]
     images: list[Image]
+    more_images: Annotated[int, Field(description="Images of the rows that `images` leaves out.")]
     searched: Annotated[dict[str, Any], Field(description="The images and rows that were searched.")]
     unread: Annotated[dict[str, Any], Field(description="What could not be read, or was left out.")]
     empty: Annotated[str, Field(description="What an answer without rows means.")]
@@ -179,7 +180,7 @@ class Tools:
             Field(description="Key that equal stacks share; Driver and BugCheck compare crashes."),
         ] = "StackKey",
         kind: OfKind = "",
-        max_hosts: Annotated[int, Field(ge=1, description="The most hosts with a stack.")] = 2,
+        max_hosts: Annotated[int, Field(ge=1, le=1_000_000, description="The most hosts with a stack.")] = 2,
         partial: Partial = False,
         limit: Limit = 20,
         cursor: Cursor = "",
@@ -303,7 +304,11 @@ def serve_http(made: MCPServer[Any], port: int, token: str, announce: Callable[[
     with socket.create_server((HOST, port)) as listening:
         announce(f"http://{HOST}:{listening.getsockname()[1]}{PATH}")
         config = uvicorn.Config(
-            Guarded(application, token), log_level="warning", access_log=False, server_header=False
+            Guarded(application, token),
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            ws="none",
         )
         uvicorn.Server(config).run(sockets=[listening])
 

@@ -200,7 +200,12 @@ def _page(database: Database, asked: Asked, cursor: _Cursor, contents: Contents)
             # The frames of one stack need it once.
             if stack != behind.get(number - 1):
                 shown[number]["stack"] = stack
-    named = {image_id for row in rows for image_id in (row.get("ImageId"), *(row.get("ImageIds") or ()))}
+    named = {
+        str(image_id)
+        for row in rows
+        for image_id in (row.get("ImageId"), *(row.get("ImageIds") or ()))
+        if image_id is not None
+    }
     unread = completeness.unread(contents)
     if asked.question.left_out and database.value(asked.question.left_out):
         left_out = database.value(asked.question.left_out)
@@ -208,7 +213,8 @@ def _page(database: Database, asked: Asked, cursor: _Cursor, contents: Contents)
     answer: Row = {
         "rows": shown,
         "next": cursor.behind(len(shown)) if more else None,
-        "images": completeness.of_images({str(image_id) for image_id in named if image_id}),
+        "images": completeness.of_images(named),
+        "more_images": max(len(named) - agent_facts.MOST_IMAGES, 0),
         "searched": completeness.searched(asked.table),
         "unread": unread,
     }

@@ -12,7 +12,9 @@ import argparse
 import importlib.util
 import os
 import secrets
+import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Mapping
@@ -76,12 +78,15 @@ def serve(options: argparse.Namespace) -> int:
     with Answerer(lake.uri, options.timeout, options.memory) as answerer:
         server = agent_server.server(answerer.answer)
         if options.http is None:
+            _heed_signals(answerer)
             agent_server.serve_pipes(server)
         else:
             given = os.environ.get(TOKEN, "")
             if given and (len(given) < LEAST_TOKEN or not given.isascii() or not given.isprintable()):
                 raise WrongUseError(f"{TOKEN} needs {LEAST_TOKEN} or more printable ASCII characters")
             token = given or secrets.token_urlsafe(32)
+            # The web server passes the signal on when it has ended.
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
             try:
                 agent_server.serve_http(server, options.http, token, lambda url: _announce(url, given, token))
             except OSError as error:
@@ -89,9 +94,29 @@ def serve(options: argparse.Namespace) -> int:
     return exits.DONE
 
 
+def _heed_signals(answerer: Answerer) -> None:
+    """Ends this process with Ctrl-C: an orderly end would wait for the thread that reads standard input."""
+
+    def end(*_: object) -> None:
+        answerer.end()
+        print("stackfleet: interrupted", file=sys.stderr, flush=True)
+        os._exit(exits.INTERRUPTED)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+
+
 def _announce(url: str, given: str, token: str) -> None:
     shown = f"the token in {TOKEN}" if given else f"the token {token}"
     print(f"stackfleet: {url} needs {shown}: Authorization: Bearer TOKEN", file=sys.stderr, flush=True)
+
+
+def _is_text(text: str) -> bool:
+    """Returns whether DuckDB can take a text."""
+    try:
+        return b"\0" not in text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
 
 
 class Answerer:
@@ -111,7 +136,7 @@ class Answerer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._end()
+        self.end()
 
     def answer(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the answer of a tool.
@@ -119,13 +144,18 @@ class Answerer:
         Raises:
             AnswerError: there is none
         """
-        if sum(len(value) for value in arguments.values() if isinstance(value, str)) > MOST_LETTERS:
+        texts = "".join(value for value in arguments.values() if isinstance(value, str))
+        if len(texts) > MOST_LETTERS:
             raise AnswerError(f"the arguments have more than {MOST_LETTERS:,} letters")
+        if not _is_text(texts):
+            raise AnswerError("the arguments have half of a letter, or a letter NUL")
         with self._lock:
             if self._process is None:
+                self._folder = tempfile.TemporaryDirectory(prefix="stackfleet-")
                 with os.fdopen(os.dup(2), "wb") as log:
                     self._process = ChildProcess(log, ANSWERER)
-            self._process.send({"lake": self._lake, "tool": tool, "arguments": dict(arguments)})
+            question = {"lake": self._lake, "tool": tool, "arguments": dict(arguments)}
+            self._process.send({**question, "folder": self._folder.name})
             message = self._hear(self._process)
         if "failed" in message:
             raise AnswerError(message["failed"])
@@ -148,10 +178,12 @@ class Answerer:
                         f"the answer needs more than {self._memory >> 20:,} MiB of memory: ask for less"
                     )
         except BaseException:
-            self._end()
+            self.end()
             raise
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Ends the process, and removes its temporary files."""
         if self._process is not None:
             self._process.end()
             self._process = None
+            self._folder.cleanup()

@@ -8,7 +8,7 @@ A block of JSON with the mark `not run: tests/docs/test_answers.py asks NAME` is
 from __future__ import annotations
 
 import json
-from typing import Any, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from stackfleet import agent_tools
 from tests.conftest import SHARED
@@ -25,7 +25,7 @@ REAL = SHARED / "real_minidumps" / "write_av_non_canonical.dmp"
 WIDTH = 118
 _MARK = "not run: tests/docs/test_answers.py asks "
 
-ASKED = {
+ASKED: Dict[str, Tuple[str, Dict[str, Any]]] = {
     "sample": ("findings", {"severity": "high", "check": "unbacked", "limit": 1}),
     "nothing": ("stacks", {"find": "amsi!*", "limit": 1}),
     "real": ("crash", {"limit": 1}),

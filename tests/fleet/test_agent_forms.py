@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import pathlib
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Tuple
 
 import pytest
 
@@ -92,7 +92,7 @@ def inside(value: Any, within: bool = False) -> Iterator[str]:
         yield value
 
 
-QUESTIONS = [
+QUESTIONS: List[Tuple[str, Dict[str, Any]]] = [
     ("images", {}),
     ("findings", {"unchecked": True}),
     ("findings", {"each": False, "unchecked": True}),

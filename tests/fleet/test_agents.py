@@ -334,10 +334,15 @@ def test_one_process_answers_until_it_needs_too_much(
     with pytest.raises(AnswerError, match=r"longer than 0\.5 seconds"):
         answerer.answer("sql", arguments("sql", query=endless))
     assert answerer._process is None
+    # DuckDB's temporary files are in there.
+    assert not pathlib.Path(answerer._folder.name).exists()
     monkeypatch.setattr(answerer, "_seconds", 120)
     monkeypatch.setattr(answerer, "_memory", 1 << 20)
     with pytest.raises(AnswerError, match="more than 1 MiB"):
         answerer.answer("sql", arguments("sql", query=endless))
+    for wrong in ("\ud800", "a\0"):
+        with pytest.raises(AnswerError, match="half of a letter"):
+            answerer.answer("stacks", arguments("stacks", find=wrong))
     with pytest.raises(AnswerError, match="letters"):
         answerer.answer("sql", arguments("sql", query="x" * 200_000))
 

@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 from typing import Any, AsyncIterator, Awaitable, Callable, Dict, Iterator, List, Tuple
@@ -103,9 +104,13 @@ async def by_http(url: str, token: str) -> AsyncIterator[Client]:
         yield client
 
 
+def text_of(result: Any) -> str:
+    return str(only(result.content).text)
+
+
 async def ask(client: Client, tool: str, **given: Any) -> Row:
     result = await client.call_tool(tool, given)
-    text = only(result.content).text
+    text = text_of(result)
     assert not result.is_error, text
     assert json.loads(text) == result.structured_content
     return dict(result.structured_content)
@@ -148,7 +153,7 @@ async def refusals(client: Client) -> None:
         ("images", {"cursor": "x"}, "cursor"),
     ):
         result = await client.call_tool(tool, given)
-        assert result.is_error and reason in only(result.content).text, (tool, given)
+        assert result.is_error and reason in text_of(result), (tool, given)
 
 
 async def pages(client: Client) -> None:
@@ -156,7 +161,9 @@ async def pages(client: Client) -> None:
     listed = {str(resource.uri) for resource in (await client.list_resources()).resources}
     assert {f"stackfleet://docs/{name}" for name in ("tracefindings", "callstacks", "trust", "mcp")} <= listed
     read = await client.read_resource("stackfleet://docs/tracefindings")
-    assert only(read.contents).text == (ROOT / "docs" / "tracefindings.md").read_text(encoding="utf-8")
+    assert getattr(only(read.contents), "text", None) == (ROOT / "docs" / "tracefindings.md").read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.mark.cli
@@ -182,6 +189,36 @@ def test_over_http(lake: pathlib.Path) -> None:
             await only_with_the_token(url)
 
         run(work)
+
+
+@pytest.mark.cli
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other signals")
+@pytest.mark.parametrize("options", [(), ("--http", "0")])
+def test_a_signal_ends_the_server_and_what_it_started(options: Tuple[str, ...], lake: pathlib.Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, *COMMAND, str(lake), *options],
+        cwd=ROOT,
+        env=environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin and process.stdout and process.stderr
+        if options:
+            process.stderr.readline()
+        else:
+            hello = {
+                "protocolVersion": "2025-06-18",
+                "capabilities": {},
+                "clientInfo": {"name": "a", "version": "1"},
+            }
+            message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+            process.stdin.write(json.dumps(message).encode() + b"\n")
+            process.stdin.flush()
+            assert b"serverInfo" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        assert process.stderr.read() == b"stackfleet: interrupted\n"
 
 
 async def only_with_the_token(url: str) -> None:
