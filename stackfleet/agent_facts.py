@@ -1,7 +1,7 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What an answer to a program says beside its rows: the stacks behind them, what was searched, and what could
-not be read."""
+"""The parts of an answer beside its rows: the stacks behind them, what was searched, and what could not be
+read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .sqltext import one_of, quoted, sql_list
 MOST_NAMED = 5
 """The most failed or damaged images that are named; the others are counted."""
 OTHER = "in other words"
-"""Where structures are counted whose words are not those of Status."""
+"""The name under which structures are counted whose words are no words of Status."""
 MOST_IMAGES = 16
 """The most images of rows whose completeness stands in an answer."""
 
@@ -77,7 +77,7 @@ def stacks_of(
 
 
 class Completeness:
-    """What the images of an answer have, and what they lack.
+    """The parts of images that an answer had, and those that it lacked.
 
     Args:
         kinds: kinds of stacks that the answer is about; empty for all

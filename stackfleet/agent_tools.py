@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The tools of `stackfleet mcp`: the questions of the commands, with answers for programs.
 
-An answer has `rows`, and `next`: the cursor of the rows behind them, null if there are none. The rows are
-those of the command of the same name.
+An answer has `rows`, and `next`: the cursor of the rows behind them, null if there are none. Where a command
+has the name of a tool, both give the same rows.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def answered(uri: str, tool: str, arguments: Arguments) -> Row:
 
 
 def _page(database: Database, asked: Asked, cursor: _Cursor, contents: Contents) -> Row:
-    """Returns the rows behind a cursor, as many as fit, with what is said beside them."""
+    """Returns the rows behind a cursor, as many as fit, with the other parts of the answer."""
     rows: list[Row] = []
     shown: list[Row] = []
     room, more = MOST_BYTES, False

@@ -15,7 +15,7 @@ ORDERS = {
     "bytes": "coalesce(Bytes, 0)",
     "count": "coalesce(Count, 0)",
 }
-"""What stacks can be sorted by, the most first."""
+"""Columns by which stacks can be sorted, the most first."""
 
 
 def stacks(
@@ -58,7 +58,7 @@ ORDER BY {ORDERS[order]} DESC, ImageId, TraceId"""
 
 
 def globs(find: str) -> list[str]:
-    """Returns the globs, in lower case, one of which the Symbol of a frame matches that `--find` selects.
+    """Returns globs, in lower case: `--find` selects a frame if its Symbol matches one of them.
 
     A text without * and + is a name at any offset, one without ! a name in any module.
     """
