@@ -40,7 +40,7 @@ import re
 import shutil
 import subprocess
 import time
-from typing import Iterator, List, Optional
+from typing import Iterator, List
 
 ROOT = pathlib.Path(__file__).resolve().parent
 ENVIRONMENTS = ROOT / ".venv"
@@ -57,6 +57,7 @@ PACKAGED = [
     "winstacks",
     "symbols",
     "stackfleet",
+    "docs",
 ]
 """The files and folders of which the wheel is made (README is its description only)."""
 
@@ -67,12 +68,12 @@ On Debian and Ubuntu this brings them:
     apt install python3-venv"""
 
 
-def requirements(extra: Optional[str] = None) -> List[str]:
-    """Returns the requirements that setup.cfg states, with those of an extra."""
+def requirements(*extras: str) -> List[str]:
+    """Returns the requirements that setup.cfg states, with those of extras."""
     config = configparser.ConfigParser()
     config.read(str(ROOT / "setup.cfg"), encoding="utf-8")
     lines = config["options"]["install_requires"].splitlines()
-    if extra:
+    for extra in extras:
         lines += config["options.extras_require"][extra].splitlines()
     return [line.strip() for line in lines if line.strip()]
 
@@ -216,7 +217,7 @@ def of_tests() -> List[str]:
                 *sys.version_info[:2], sys.executable
             )
         )
-    return requirements("fleet") + group("test")
+    return requirements("fleet", "mcp") + group("test")
 
 
 def test(arguments: List[str]) -> None:

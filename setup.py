@@ -36,6 +36,8 @@ OVERLAY: Dict[str, str] = {
     "volatility3.symbols.windows.stacktraces": "symbols/windows/stacktraces",
 }
 """What goes into Volatility's folders, by the name that it has there."""
+PAGES = {"stackfleet.docs": "docs"}
+"""The pages of the documentation, which `stackfleet mcp` offers."""
 
 NOTE = """\
 volatility3-stacktraces has put files into this folder, which is Volatility's.
@@ -165,5 +167,5 @@ if __name__ == "__main__":
     commands = {"build": OutsideBuild, "bdist_wheel": OverlayWheel, "editable_wheel": LibraryWheel}
     # A source archive takes its metadata from the tree.
     options = {} if "sdist" in sys.argv else {"egg_info": {"egg_base": temporary()}}
-    folders = {**OVERLAY, **{name: name for name in LIBRARY}}
-    setup(packages=[*OVERLAY, *library()], package_dir=folders, cmdclass=commands, options=options)
+    folders = {**OVERLAY, **PAGES, **{name: name for name in LIBRARY}}
+    setup(packages=[*OVERLAY, *PAGES, *library()], package_dir=folders, cmdclass=commands, options=options)

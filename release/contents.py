@@ -17,7 +17,7 @@ IN_WHEEL = {
 }
 """Folders in the wheel by folder of the tree."""
 SOURCES = (".ci", ".github", "benchmarks", "contrib", "docs", "release", "symbols", "tests")
-"""Folders that only the source archive has."""
+"""Folders of the source archive; of these the wheel has only the pages of docs."""
 METADATA = (
     *("setup.py", "MANIFEST.in", "pyproject.toml", "LICENSE", "CITATION.cff"),
     *(".gitignore", ".pre-commit-config.yaml", "dev.py", "mkdocs.yml"),
@@ -33,6 +33,11 @@ def runs(tree: pathlib.Path) -> Dict[str, bytes]:
         for path in (tree / folder).rglob("*")
         if path.suffix in archives.PLUGIN_SUFFIXES
     }
+
+
+def pages(tree: pathlib.Path) -> Dict[str, bytes]:
+    """Returns the pages of the documentation, which `stackfleet mcp` offers, by path in the wheel."""
+    return {f"stackfleet/docs/{path.name}": path.read_bytes() for path in (tree / "docs").glob("*.md")}
 
 
 def sources(tree: pathlib.Path) -> Dict[str, bytes]:
@@ -54,7 +59,8 @@ def differences(tree: pathlib.Path, archives_made: Iterable[pathlib.Path]) -> Li
     found = []
     for path in archives_made:
         if path.suffix == ".whl":
-            expected, allowed = {_in_wheel(name): data for name, data in files.items()}, _of_wheel
+            expected = {**{_in_wheel(name): data for name, data in files.items()}, **pages(tree)}
+            allowed = _of_wheel
         elif path.suffix == ".gz":
             expected, allowed = {**files, **sources(tree)}, _of_sdist
         else:

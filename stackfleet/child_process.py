@@ -33,8 +33,10 @@ PATIENCE = 5.0
 """Seconds in which a process may end by itself after its last message."""
 
 PROGRAM = str(HERE / "begin.py")
-"""The program of a process of `stackfleet.child`. If there are an installed copy of the package and the
-parent's own copy, the process uses the parent's."""
+"""The program of a child process. If there are an installed copy of the package and the parent's own copy,
+the process uses the parent's."""
+READER, ANSWERER = "stackfleet.child", "stackfleet.agent_child"
+"""The modules that a child process can run."""
 
 
 class StoppedError(Exception):
@@ -170,15 +172,18 @@ class Attempt:
 
 
 class ChildProcess:
-    """A process of `stackfleet.child`, and the message channel to it (a context).
+    """A child process, and the message channel to it (a context).
 
     The process reads from a pipe whose other end only this process holds, so it ends when this process does.
+
+    Args:
+        module: the module that the process runs
     """
 
-    def __init__(self, log: IO[bytes]) -> None:
+    def __init__(self, log: IO[bytes], module: str = READER) -> None:
         self._log = log
         self._child = subprocess.Popen(
-            [sys.executable, PROGRAM, str(HERE.parent)],
+            [sys.executable, PROGRAM, str(HERE.parent), module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

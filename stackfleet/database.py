@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any, Callable, Optional
 
 import duckdb
@@ -139,6 +139,7 @@ class Database:
                 # Otherwise DuckDB would put this folder into the current one.
                 f"SET temp_directory = {quoted(self._temporary.name)}",
                 "SET enable_external_access = false",
+                "SET lock_configuration = true",
                 HALF,
                 TOTAL,
             ):
@@ -185,8 +186,10 @@ class Database:
         except (duckdb.Error, pa.ArrowException, OSError, StoreError) as error:
             raise SqlError(error) from error
 
-    def rows(self, sql: str) -> Iterator[dict[str, Any]]:
+    def rows(self, sql: str) -> Generator[dict[str, Any], None, None]:
         """Yields the rows of a query as plain values; few are held at a time.
+
+        Who does not take all of them closes the generator before the next query.
 
         Raises:
             LakeError, SqlError: see `table`; the query may fail after rows were yielded
@@ -196,6 +199,18 @@ class Database:
                 yield from batch.to_pylist()
         except (duckdb.Error, OSError) as error:
             raise SqlError(error) from error
+
+    def is_select(self, sql: str) -> bool:
+        """Returns whether a text is one SELECT statement.
+
+        Raises:
+            SqlError: it is no SQL
+        """
+        try:
+            statements = self._connection.extract_statements(sql)
+        except duckdb.Error as error:
+            raise SqlError(error) from error
+        return [statement.type for statement in statements] == [duckdb.StatementType.SELECT]
 
     def value(self, sql: str) -> Any:
         """Returns the only value of a query; see `table`."""

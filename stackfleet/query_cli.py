@@ -15,11 +15,11 @@ from winstacks.columns.dictionary import SCHEMA
 from winstacks.columns.words import KINDS, SEVERITIES
 from winstacks.memory.decode.text import counted
 
-from . import exits, findings, output, questions, waits
+from . import agents, exits, findings, output, questions, waits, whole
 from .database import Database, SqlError
 from .export import LINES, Export
 from .job import Reading
-from .lake import Contents, Depth, Lake, LakeError
+from .lake import Contents, Depth, Lake
 from .layout import TABLES, TRACES
 from .manifests import DONE
 from .outfile import opened, say
@@ -83,6 +83,7 @@ def add_to(add: Add, count: Callable[[str], int]) -> None:
     waits.add_to(_command(add, "waits", waits.asked, text))
     _add_export(add)
     _add_report(add)
+    agents.add_to(add)
 
 
 def _add_report(add: Add) -> None:
@@ -182,25 +183,18 @@ def _of_whole_images(
     """Queries a lake without its damaged images, and names these; returns the exit code.
 
     Args:
-        again: whether to search for damaged images after an error that files may have caused, and to repeat
-            without them
+        again: see `whole.query`
 
     Raises:
         WrongUseError: DuckDB rejects the query
     """
-    contents = lake.contents(depth)
-    while True:
-        try:
-            run(contents)
-            break
-        except SqlError as error:
-            closer_look = _more_damaged(lake, contents, depth) if again and error.of_files else None
-            if closer_look is None:
-                raise WrongUseError(str(error)) from error
-            contents, depth = closer_look
-        except LakeError:
-            _name(contents)
-            raise
+    try:
+        contents = whole.query(lake, run, depth, again)
+    except SqlError as error:
+        raise WrongUseError(str(error)) from error
+    except whole.NothingLeftError as error:
+        _name(error.contents)
+        raise
     _name(contents)
     return exits.INCOMPLETE if contents.damaged else exits.DONE
 
@@ -230,16 +224,6 @@ def _name_versions(database: Database) -> None:
             "'stackfleet run' reads these images again",
             file=sys.stderr,
         )
-
-
-def _more_damaged(lake: Lake, contents: Contents, depth: Depth) -> Optional[tuple[Contents, Depth]]:
-    """Returns the contents of a lake after a closer check; None if this finds no more damage."""
-    for closer in Depth:
-        if closer > depth:
-            closer_contents = lake.contents(closer)
-            if len(closer_contents.damaged) > len(contents.damaged):
-                return closer_contents, closer
-    return None
 
 
 def _command(
@@ -306,16 +290,23 @@ def _sql(options: argparse.Namespace, database: Database) -> Question:
 
 
 def _findings(options: argparse.Namespace, database: Database) -> Question:
-    checks = images = None
-    if options.check:
-        from winstacks.options import CHECKS
+    checks = checks_of(database, options.check) if options.check else None
+    image_ids = images_of(database, options.host) if options.host else None
+    return findings.findings(options.severity, options.unchecked, checks, image_ids, options.each)
 
-        known = database.table("SELECT DISTINCT Finding FROM findings").column(0).to_pylist()
-        names = {name: [name] for name in (*CHECKS, *sorted(set(known) - {*CHECKS, None}))}
-        checks = matching("--check", options.check, names)
-    if options.host:
-        images = matching("--host", options.host, _names_of_images(database))
-    return findings.findings(options.severity, options.unchecked, checks, images, options.each)
+
+def checks_of(database: Database, globs: Sequence[str]) -> list[str]:
+    """Returns the names of the checks that --check selects."""
+    from winstacks.options import CHECKS
+
+    known = database.table("SELECT DISTINCT Finding FROM findings").column(0).to_pylist()
+    names = {name: [name] for name in (*CHECKS, *sorted(set(known) - {*CHECKS, None}))}
+    return matching("--check", globs, names)
+
+
+def images_of(database: Database, globs: Sequence[str]) -> list[str]:
+    """Returns the ImageIds of the images that --host selects."""
+    return matching("--host", globs, _names_of_images(database))
 
 
 def _names_of_images(database: Database) -> dict[str, list[str]]:

@@ -80,14 +80,14 @@ def deadlocks() -> Question:
     sql = f"""\
 WITH {_WAITING}, cycles AS (
     SELECT ImageId, Deadlock, any_value(HostText) AS HostText, list_sort(list(Step)) AS Cycle,
-           list(DISTINCT Process) AS Processes
-    FROM (SELECT DISTINCT ImageId, HostText, Deadlock, PID, TID, Process, {step} AS Step
+           list(DISTINCT Process) AS Processes, min(TraceId) AS TraceId
+    FROM (SELECT DISTINCT ImageId, HostText, Deadlock, PID, TID, Process, TraceId, {step} AS Step
           FROM waiting WHERE Deadlock IS NOT NULL)
     GROUP BY ImageId, Deadlock
 )
 SELECT count(DISTINCT HostText) AS Hosts, count(*) AS Number, len(Cycle) AS Threads,
        {_some("HostText")} AS Hostnames, list_sort(list_distinct(flatten(list(Processes)))) AS Processes,
-       Cycle, min(Evidence) AS Evidence, {_some("ImageId")} AS ImageIds
+       Cycle, min(Evidence) AS Evidence, {_some("ImageId")} AS ImageIds, min(TraceId) AS TraceId
 FROM cycles JOIN (SELECT ImageId, Deadlock, Evidence FROM waits WHERE TID IS NULL)
      USING (ImageId, Deadlock)
 GROUP BY Cycle

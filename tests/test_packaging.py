@@ -76,18 +76,22 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return only(folder.glob("*.whl"))
 
 
+_SUFFIXES = (".py", ".pyi", ".json", ".typed", ".js", ".css")
+
+
 def test_the_wheel_holds_the_tree_and_nothing_else(wheel: pathlib.Path) -> None:
     sources = {
         "volatility3/plugins": PLUGINS,
         "volatility3/symbols/windows": ROOT / "symbols" / "windows",
         "winstacks": LIBRARY,
         "stackfleet": ROOT / "stackfleet",
+        "stackfleet/docs": ROOT / "docs",
     }
     expected = {
         f"{prefix}/{path.relative_to(folder).as_posix()}"
         for prefix, folder in sources.items()
         for path in folder.rglob("*")
-        if path.suffix in (".py", ".pyi", ".json", ".typed", ".js", ".css")
+        if path.suffix in ((".md",) if folder.name == "docs" else _SUFFIXES)
     }
     note = "volatility3-stacktraces.txt"
     expected |= {f"volatility3/{note}", f"volatility3/symbols/windows/{note}"}
@@ -101,7 +105,7 @@ def test_what_the_wheel_says_of_itself(wheel: pathlib.Path) -> None:
         name = only(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         stated = email.message_from_bytes(archive.read(name))
     assert stated["License-Expression"] == "LicenseRef-VSL-1.0"
-    assert stated.get_all("Provides-Extra") == ["names", "fleet"]
+    assert stated.get_all("Provides-Extra") == ["names", "fleet", "mcp"]
     # Without a marker for Python: where one of these cannot be had, pip says so and installs nothing.
     needed = [line for line in stated.get_all("Requires-Dist") or () if 'extra == "fleet"' in line]
     assert len(needed) == 6

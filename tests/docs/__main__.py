@@ -23,7 +23,7 @@ def update(names: List[str]) -> None:
     # Only this command needs the plugins and what draws the picture.
     import tests.conftest  # noqa: F401 - it puts the plugins of this checkout on Volatility's path
 
-    from . import jsonschemas, picture, tables
+    from . import answers, jsonschemas, picture, tables
     from .runs import Runner
 
     for table in jsonschemas.PLUGINS:
@@ -37,6 +37,7 @@ def update(names: List[str]) -> None:
             if not names or path.name in names:
                 before = pages.read(path)
                 after = runner.current(pages.with_parts(before, tables.make))
+                after = answers.current(after, runner)
                 if after != before:
                     path.write_text(after, encoding="utf-8")
                     print(f"{path.relative_to(ROOT)}: updated")

@@ -1,0 +1,93 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The queries for single stacks and crashes, in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Optional
+
+from .questions import Question
+from .sqltext import one_of, quoted
+
+ORDERS = {
+    "unbacked": "coalesce(Unbacked, 0)",
+    "bytes": "coalesce(Bytes, 0)",
+    "count": "coalesce(Count, 0)",
+}
+"""Columns by which stacks can be sorted, the most first."""
+
+
+def stacks(
+    find: str, process: str, kind: str, unbacked: bool, order: str, image_ids: Optional[Sequence[str]]
+) -> Question:
+    """Returns stacks of all images.
+
+    Args:
+        find: glob for the Symbol of a frame, as `--find` of windows.traces; empty for all
+        process: glob for the name of the process, or its PID; empty for all
+        kind: kind of the stacks; empty for all
+        unbacked: whether only stacks with a frame outside any file are listed
+        order: one of ORDERS
+        image_ids: images whose stacks are listed; None for all
+    """
+    conditions, found = ["true"], ""
+    if find:
+        symbols = " OR ".join(f"lower(Symbol) GLOB {quoted(glob)}" for glob in globs(find))
+        found = f" SEMI JOIN (SELECT ImageId, TraceId FROM frames WHERE {symbols}) USING (ImageId, TraceId)"
+    if process:
+        conditions.append(
+            f"PID = {int(process)}"
+            if process.isdecimal() and len(process) < 10
+            else f"lower(Process) GLOB {quoted(process.lower())}"
+        )
+    if kind:
+        conditions.append(one_of("Kind", [kind]))
+    if unbacked:
+        conditions.append("Unbacked > 0")
+    if image_ids is not None:
+        conditions.append(one_of("ImageId", image_ids))
+    return Question(
+        f"""\
+SELECT ImageId, TraceId, Kind, PID, Process, TID, Arch, OwnerName, Event, Count, Bytes, Depth, Unbacked,
+       Guessed, Incomplete, KeyQuality, StackKey, ShapeKey, Status, Stack
+FROM traces{found}
+WHERE {" AND ".join(conditions)}
+ORDER BY {ORDERS[order]} DESC, ImageId, TraceId"""
+    )
+
+
+def globs(find: str) -> list[str]:
+    """Returns globs, in lower case: `--find` selects a frame if its Symbol matches one of them.
+
+    A text without * and + is a name at any offset, one without ! a name in any module.
+    """
+    text = find.lower()
+    found = [text] if "!" in text else [text, f"*!{text}"]
+    return found if set("*+") & set(text) else [*found, *(f"{glob}+0x*" for glob in found)]
+
+
+def stack(trace_id: str, image_ids: Optional[Sequence[str]]) -> Question:
+    """Returns the frames of a stack, the innermost first, in each image that has the TraceId."""
+    images = "" if image_ids is None else f" AND {one_of('ImageId', image_ids)}"
+    return Question(
+        f"""\
+SELECT ImageId, TraceId, Frame, Symbol, How, Source, Backing, Protection, Status, Address, ModulePath,
+       ReturnRegister
+FROM frames WHERE TraceId = {quoted(trace_id)}{images}
+ORDER BY ImageId, Frame"""
+    )
+
+
+def crashes(image_ids: Optional[Sequence[str]]) -> Question:
+    """Returns the crashes of dumps: a row for each image that is one of a crash."""
+    images = "" if image_ids is None else f" AND {one_of('ImageId', image_ids)}"
+    return Question(
+        f"""\
+SELECT ImageId, HostText AS Host, InputKind, Completeness, CaptureTime, CrashCode, CrashName, CrashParameters,
+       CrashAddress, CrashSymbol, CrashModule, CrashDriver, CrashPID, CrashProcess, CrashTID, CrashTraceId,
+       CrashKey, CrashStack, Status
+FROM image JOIN hosts USING (ImageId)
+WHERE CrashCode IS NOT NULL{images}
+ORDER BY CaptureTime DESC NULLS LAST, ImageId"""
+    )
