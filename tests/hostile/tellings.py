@@ -56,7 +56,7 @@ CREATORS = ("*.CreatorBackTraceIndex*", "*.Address")
 NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     # Of anything: what the row is about, which is what leads to it.
     StatusCode.UNREADABLE: (*FRAMES, *STACK, *HEAP, *DATABASE, *RESOURCE, *SECTION),
-    StatusCode.PARTLY_UNREADABLE: (*FRAMES, *HEAP, *DATABASE),
+    StatusCode.PARTLY_UNREADABLE: (*FRAMES, *HEAP, *DATABASE, "_KTHREAD.WaitBlock*", "_KWAIT_BLOCK.*"),
     StatusCode.NOT_CANONICAL: (*FRAMES, *STACK),
     StatusCode.RUNNING: (),
     StatusCode.STALE: (*FRAMES, *STACK),
@@ -285,6 +285,7 @@ WARNINGS: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
     ("^process list damaged", PROCESS_LIST),
     (": no database$", DATABASE),
     ("^The thread list of process", THREAD_LIST),
+    ("^contradicted: MmSystemRangeStart", ("nt.MmSystemRangeStart", "nt.MmHighestUserAddress")),
     ("^contradicted: MmUnloadedDrivers|elements of MmUnloadedDrivers are not in the image", UNLOADED),
     ("^The kernel's list of modules is broken", MODULES),
     ("of KiProcessorBlock repeat the KPRCB", PROCESSORS),
@@ -309,12 +310,15 @@ EVIDENCE: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
     ("a handle that is not in the handle table", HANDLE_TABLE),
     ("the loader names another file than the VAD", MODULES),
     ("the VAD leads to no file", VADS),
+    ("the VAD has", VADS),
+    ("is not that of the VAD", VADS),
     ("not executable, against its VAD", ("_MMPTE*", "_MMVAD*")),
 )
 """Part of the Evidence of a finding, or of a check that did not run, and what it names."""
 
 CONTRADICTS: Dict[str, Tuple[str, ...]] = {
     "ActiveEntries": RESOURCE,
+    "CriticalSection": ("_RTL_CRITICAL_SECTION.DebugInfo",),
     "Cid.UniqueProcess": (*IDS, "_ETHREAD.Tcb.Process", "_ETHREAD.ThreadsProcess"),
     "MmUnloadedDrivers": UNLOADED,
     "ObjectTable": HANDLE_TABLE,
