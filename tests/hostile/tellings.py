@@ -51,7 +51,7 @@ SECTION = ("_RTL_CRITICAL_SECTION*", "_LIST_ENTRY.*", "_PEB*.FastPebLock", "_PEB
 VADS = ("_MMVAD*", "_EPROCESS.Vad*", "_MM_AVL*", "_SUBSECTION.*", "_CONTROL_AREA.*", "_FILE_OBJECT.*")
 MODULES = ("_KLDR_DATA_TABLE_ENTRY.*", "_LDR_DATA_TABLE_ENTRY*", "nt.PsLoadedModuleList*", "_PEB_LDR_DATA*")
 UNLOADED = ("_UNLOADED*", "nt.Mm*Unloaded*")
-CREATORS = ("*.CreatorBackTraceIndex*", "*.Address")
+CREATORS = ("*BackTraceIndex*", "*.Address")
 
 NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     # Of anything: what the row is about, which is what leads to it.
@@ -304,6 +304,7 @@ WARNINGS: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
 EVIDENCE: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
     ("the loader's lists cannot be followed", MODULES),
     ("the pointers to the shadow stack contradict each other", ("_ETHREAD.Tcb.*ShadowStack*",)),
+    ("no saved state has the pointer to the shadow stack", ("_ETHREAD.Tcb.*ShadowStack*",)),
     ("the file of the image is about to be deleted", ("_FILE_OBJECT.DeletePending",)),
     ("the handle table, which has the rights of handles, cannot be read", HANDLE_TABLE),
     ("no loader list has the image", MODULES),
@@ -328,7 +329,7 @@ CONTRADICTS: Dict[str, Tuple[str, ...]] = {
     "TraceCount": HEAPLOG,
     "TypeIndex": ("word.process/objectheaders",),
     "VadRoot": VADS,
-    "WaitOnAddressHashTable": ("_RTLP_ADDRESS_WAIT_BLOCK.*",),
+    "WaitOnAddressHashTable": ("_RTLP_ADDRESS_WAIT_BLOCK.*", "_ETHREAD.Cid.UniqueThread"),
     "WoW64Process": (
         *("_EPROCESS.Wow64Process", "_EWOW64PROCESS.Peb"),
         *("_TEB*.ProcessEnvironmentBlock", "_TEB*.NtTib.ExceptionList"),
