@@ -324,6 +324,19 @@ def _wow64(process: int, value: int) -> Callable[[Target], List[Write]]:
     return write
 
 
+def _hidden_thread(target: Target) -> List[Write]:
+    """Takes a thread of the updater off its list, and its entry out of PspCidTable."""
+    space, thread = target.kernel.space, _updater(target).threads[1].ethread
+    table = space.read_int(target.kernel.symbol("PspCidTable"))
+    code = space.read_int(table + target.kernel.isf.offset("_HANDLE_TABLE", "TableCode"))
+    number, entries = thread["Cid.UniqueThread"] // 4, 0x100
+    assert code & 3 == 1, "a table of tables"
+    entry = space.read_int((code & ~3) + 8 * (number // entries)) + 16 * (number % entries)
+    assert space.read_int(entry) >> 16 == thread.address & 0xFFFFFFFFFFFF
+    unlinked = _unlink(lambda _: thread.at("ThreadListEntry"))(target)
+    return [*unlinked, target.at(entry, 0), target.at(entry + 8, 0)]
+
+
 def _first_entry(target: Target) -> List[Write]:
     members = target.read("heaptraces").members
     first, last = (
@@ -338,6 +351,12 @@ SILENCERS: Dict[str, Silencer] = {
     **{
         f"ObHeaderCookie, {plugin}": Silencer(_cookie, plugin, {}, "contradicted: ObHeaderCookie")
         for plugin in ("handletraces", "objecttraces")
+    },
+    **{
+        f"a thread that its list and PspCidTable lack, {plugin}": Silencer(
+            _hidden_thread, plugin, {}, "3 active threads", False
+        )
+        for plugin in ("callstacks", "trapframes", "waits", "locks")
     },
     "the end of a region": Silencer(_end_of_a_region, "heaptraces", {}, "VADs incomplete", False),
     **{
