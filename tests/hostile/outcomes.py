@@ -16,6 +16,8 @@ import pathlib
 import sys
 from typing import Counter, Dict, List, NamedTuple, Sequence
 
+from tests import conftest  # noqa: F401  (our plugins, in front of any installed ones)
+
 from .judging import EFFECTS, SAID, SILENT, UNCHANGED
 
 COLUMNS = ("no output changed", "reported", "not reported, listed", "not reported", "another process changed")

@@ -222,7 +222,10 @@ class TriageDump:
         return part._replace(status=status(part.status, wrong if part.offset else None))
 
     def _is_context(self, data: bytes) -> bool:
-        _, place, architecture = _CONTEXTS[self.header.MachineImageType or 0]
+        known = _CONTEXTS.get(self.header.MachineImageType or 0)
+        if known is None:
+            return False
+        _, place, architecture = known
         flags = int.from_bytes(data[place : place + 4], "little")
         unknown = flags & ~(architecture | _KNOWN_FLAGS)
         return bool(flags & architecture and flags & _PARTS_OF_CONTEXT) and not unknown
