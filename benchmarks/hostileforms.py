@@ -209,4 +209,3 @@ def without_code(of: bytes) -> bytes:
     writer.modules([Module(_BASE, size, _STAMP, _PATH)])
     writer.memory([(_STACK, stack)])
     return writer.bytes()
-

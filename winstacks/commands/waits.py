@@ -24,7 +24,6 @@ from ..waits.decode.waitgraph import Cycle
 from ..waits.lister import ProcessWaits, WaitLister
 from ..waits.records import ThreadWait
 
-
 _NO_THREAD = words_that(Means.NO_THREAD)
 
 

@@ -348,7 +348,9 @@ class Objects:
         mixed = {self._type_index.value_in(data) ^ header >> 8 & 0xFF for header, data in read}
         size = self._memory.pointer_size
         entries = (self._memory.pointer(self._types + number * size) for number in range(1 << 8))
-        indices = [number for number, entry in enumerate(entries) if entry and self._type_at(entry) == "Process"]
+        indices = [
+            number for number, entry in enumerate(entries) if entry and self._type_at(entry) == "Process"
+        ]
         return mixed.pop() ^ indices[0] if len(mixed) == len(indices) == 1 else None
 
     def _type_at(self, address: int) -> Optional[str]:

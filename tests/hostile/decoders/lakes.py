@@ -54,7 +54,10 @@ def _logs() -> List[bytes]:
     file = {
         "path": "Table=image/part-0.parquet",
         "partitionValues": {"Table": "image"},
-        **{"size": 100, "modificationTime": 1, "dataChange": True, "stats": stats},
+        "size": 100,
+        "modificationTime": 1,
+        "dataChange": True,
+        "stats": stats,
     }
     return [begun, begun.rstrip() + b"\n" + json.dumps({"add": file}).encode() + b"\n"]
 

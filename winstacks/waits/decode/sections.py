@@ -43,8 +43,8 @@ class WaitedSection(NamedTuple):
     Attributes:
         waiters: number of threads that wait, woken ones apart
         woken: whether a waiter was woken and did not run yet; XP does not keep this
-        wrong: the member that contradicts the section, empty if none does: CriticalSection of debug information
-            that names another one, or a DebugInfo that leads to none
+        wrong: the member that contradicts the section, empty if none does: CriticalSection of its debug
+            information, or DebugInfo
     """
 
     address: int
