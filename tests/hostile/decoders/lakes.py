@@ -83,4 +83,4 @@ def targets() -> List[Target]:
     """Returns the targets; none where the libraries of lakes are not installed."""
     if not all(map(importlib.util.find_spec, _LIBRARIES)):
         return []
-    return [Target("manifest", _manifests, _manifest), Target("lakelog", _logs, _log)]
+    return [Target("manifest", _manifests, _manifest), Target("lakelog", _logs, _log, forks=False)]
