@@ -192,12 +192,16 @@ def read(path: pathlib.Path) -> Text:
     """Returns the declarations of a text.
 
     Raises:
-        DeclarationError: a line cannot be parsed, or declares something twice
+        DeclarationError: the file is no UTF-8, a line cannot be parsed, or declares something twice
     """
     text = Text({}, [], {})
     current: Optional[Declared] = None
     where = path.name
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise DeclarationError(f"{path.name}: it is no text in UTF-8") from None
+    for number, line in enumerate(lines, 1):
         where, line = f"{path.name}:{number}", line.split("//")[0].strip()
         if not line:
             continue

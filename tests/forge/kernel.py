@@ -105,6 +105,8 @@ class Kernel:
         self.highest_user = highest_user or finding.highest_user(isf)
         self.set("NtGlobalFlag", nt_global_flag, 4)
         self.set("MmHighestUserAddress", self.highest_user)
+        if self.bits == 32 and "MmSystemRangeStart" in isf.symbols:
+            self.set("MmSystemRangeStart", self.highest_user + 0x10001, 4)
         for name in _LIST_HEADS:
             if name in isf.symbols:
                 ring(self.space, [self.symbol(name)])

@@ -3,7 +3,7 @@
 """Coverage-guided fuzzing of the decoders, with the targets of `tests.hostile.decoders`.
 
     python3 -m tests.fuzz std-6.1-x64 1800     one decoder, half an hour
-    python3 -m tests.fuzz heaps 1800           a group: databases, dumps, heaps, modules, owners or stacks
+    python3 -m tests.fuzz heaps 1800           a group: databases, dumps, heaps, lakes, modules, owners, ...
     python3 -m tests.fuzz all 60               all of them at once
     python3 -m tests.fuzz list
 

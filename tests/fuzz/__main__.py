@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import pathlib
 import sys
 import tempfile
@@ -19,10 +20,14 @@ from tests.hostile import forking
 
 LIBRARY = ROOT / "winstacks"
 DECODERS = [f"winstacks.{path.parent.name}.decode" for path in sorted(LIBRARY.glob("*/decode"))]
+OF_LAKES = ["stackfleet.manifests", "stackfleet.lakefolder", "stackfleet.store"]
 
-with atheris.instrument_imports(include=DECODERS):
+with atheris.instrument_imports(include=[*DECODERS, *OF_LAKES, "symbols.isf"]):
     from tests.hostile import decoders
     from tests.hostile.decoders import Target
+
+    for module in OF_LAKES if decoders.lakes.targets() else ():
+        importlib.import_module(module)
 
 FINDS = pathlib.Path(__file__).resolve().parent / "finds"
 ALL = "all"

@@ -4,7 +4,7 @@
 
 A write is `said` if a word that names the damaged structure is new on a row of the process or thread to which
 the structure belongs; of a structure that is shared, on any row. A warning counts where there is no such row,
-and where every row is the same as before.
+where every row is the same as before, and where it names the process.
 What is only said of something else, or somewhere else, is `said elsewhere`; it does not count.
 """
 
@@ -105,7 +105,8 @@ def _effect(clean: Answer, answer: Answer, case: Case, owner: Owner, read: Read)
         return Effect(SAID)
     same = not lost and not new
     alone = same or owner.pid is None or not any(is_of(answer.columns, row, owner) for row in there)
-    if alone and any(warned_of(warning, member) for warning in warnings for member in case.members):
+    heard = [warning for warning in warnings if alone or f"process {owner.pid} " in warning]
+    if any(warned_of(warning, member) for warning in heard for member in case.members):
         return Effect(SAID)
     elsewhere = words(new, answer) - words(lost, clean)
     if warnings or elsewhere:

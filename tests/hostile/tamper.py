@@ -24,9 +24,10 @@ from typing import Collection, Counter, Dict, Iterator, List, NamedTuple, Option
 
 from tests import conftest  # noqa: F401  (our plugins, in front of any installed ones)
 
-from . import forking, untold
+from . import forking, outcomes, untold
 from .cases import Case, cases
 from .judging import EFFECTS, SILENT, Effect, judge
+from .outcomes import Outcome
 from .target import BUILDERS, Read, Target
 
 UNLISTED = "unlisted"
@@ -106,11 +107,36 @@ def share(runs: Optional[int], images: int) -> Optional[int]:
     return None if runs is None else -(-runs // images)
 
 
-def attack(name: str, seed: str, runs: Optional[int], names: Sequence[str], most: int) -> List[Result]:
-    """Judges the cases of an image: all, or some that the seed chooses."""
+def attack(
+    name: str, seed: str, runs: Optional[int], names: Sequence[str], most: int, record: Optional[pathlib.Path]
+) -> List[Result]:
+    """Judges the cases of an image: all, or some that the seed chooses.
+
+    Args:
+        name: of the image
+        seed: chooses
+        runs: how many, None for all
+        names: the plugins; all if empty
+        most: of each member so many structures at most
+        record: a file of outcomes; the cases that it has are left out
+    """
+    done = {(found.image, found.key) for found in outcomes.read(record)} if record else set()
+    results = []
     with tempfile.TemporaryDirectory(prefix="tamper-") as folder:
         image_attack = Attack(name, pathlib.Path(folder), names, most)
-        return list(image_attack.results(image_attack.sample(seed, runs)))
+        chosen = [case for case in image_attack.sample(seed, runs) if (name, case.key) not in done]
+        for result in image_attack.results(chosen):
+            results.append(result)
+            if record:
+                outcomes.add(record, _outcome(result))
+    return results
+
+
+def _outcome(result: Result) -> Outcome:
+    case, effect = result.case, result.effect
+    what = described(result.image, case)
+    harmed = bool(effect.harmed)
+    return Outcome(result.image, case.plugin, case.key, what, effect.word, result.listed, harmed)
 
 
 def main(arguments: List[str]) -> int:
@@ -124,11 +150,18 @@ def main(arguments: List[str]) -> int:
     parser.add_argument(
         "--most", type=int, default=MOST, help="structures of a kind that a member is written in"
     )
+    parser.add_argument("--record", type=pathlib.Path, help="a file of outcomes, to which a run is added")
     parser.add_argument("--show", action="store_true", help="list the cases that are silent, or harm others")
     chosen = parser.parse_args(arguments)
     parts = [
         functools.partial(
-            attack, name, chosen.seed, share(chosen.runs, len(chosen.images)), chosen.plugins, chosen.most
+            attack,
+            name,
+            chosen.seed,
+            share(chosen.runs, len(BUILDERS)),
+            chosen.plugins,
+            chosen.most,
+            chosen.record,
         )
         for name in chosen.images
     ]

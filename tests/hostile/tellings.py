@@ -51,12 +51,12 @@ SECTION = ("_RTL_CRITICAL_SECTION*", "_LIST_ENTRY.*", "_PEB*.FastPebLock", "_PEB
 VADS = ("_MMVAD*", "_EPROCESS.Vad*", "_MM_AVL*", "_SUBSECTION.*", "_CONTROL_AREA.*", "_FILE_OBJECT.*")
 MODULES = ("_KLDR_DATA_TABLE_ENTRY.*", "_LDR_DATA_TABLE_ENTRY*", "nt.PsLoadedModuleList*", "_PEB_LDR_DATA*")
 UNLOADED = ("_UNLOADED*", "nt.Mm*Unloaded*")
-CREATORS = ("*.CreatorBackTraceIndex*", "*.Address")
+CREATORS = ("*BackTraceIndex*", "*.Address")
 
 NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     # Of anything: what the row is about, which is what leads to it.
     StatusCode.UNREADABLE: (*FRAMES, *STACK, *HEAP, *DATABASE, *RESOURCE, *SECTION),
-    StatusCode.PARTLY_UNREADABLE: (*FRAMES, *HEAP, *DATABASE),
+    StatusCode.PARTLY_UNREADABLE: (*FRAMES, *HEAP, *DATABASE, "_KTHREAD.WaitBlock*", "_KWAIT_BLOCK.*"),
     StatusCode.NOT_CANONICAL: (*FRAMES, *STACK),
     StatusCode.RUNNING: (),
     StatusCode.STALE: (*FRAMES, *STACK),
@@ -285,6 +285,7 @@ WARNINGS: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
     ("^process list damaged", PROCESS_LIST),
     (": no database$", DATABASE),
     ("^The thread list of process", THREAD_LIST),
+    ("^contradicted: MmSystemRangeStart", ("nt.MmSystemRangeStart", "nt.MmHighestUserAddress")),
     ("^contradicted: MmUnloadedDrivers|elements of MmUnloadedDrivers are not in the image", UNLOADED),
     ("^The kernel's list of modules is broken", MODULES),
     ("of KiProcessorBlock repeat the KPRCB", PROCESSORS),
@@ -303,18 +304,22 @@ WARNINGS: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
 EVIDENCE: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
     ("the loader's lists cannot be followed", MODULES),
     ("the pointers to the shadow stack contradict each other", ("_ETHREAD.Tcb.*ShadowStack*",)),
+    ("no saved state has the pointer to the shadow stack", ("_ETHREAD.Tcb.*ShadowStack*",)),
     ("the file of the image is about to be deleted", ("_FILE_OBJECT.DeletePending",)),
     ("the handle table, which has the rights of handles, cannot be read", HANDLE_TABLE),
     ("no loader list has the image", MODULES),
     ("a handle that is not in the handle table", HANDLE_TABLE),
     ("the loader names another file than the VAD", MODULES),
     ("the VAD leads to no file", VADS),
+    ("the VAD has", VADS),
+    ("is not that of the VAD", VADS),
     ("not executable, against its VAD", ("_MMPTE*", "_MMVAD*")),
 )
 """Part of the Evidence of a finding, or of a check that did not run, and what it names."""
 
 CONTRADICTS: Dict[str, Tuple[str, ...]] = {
     "ActiveEntries": RESOURCE,
+    "CriticalSection": ("_RTL_CRITICAL_SECTION.DebugInfo",),
     "Cid.UniqueProcess": (*IDS, "_ETHREAD.Tcb.Process", "_ETHREAD.ThreadsProcess"),
     "MmUnloadedDrivers": UNLOADED,
     "ObjectTable": HANDLE_TABLE,
@@ -324,7 +329,7 @@ CONTRADICTS: Dict[str, Tuple[str, ...]] = {
     "TraceCount": HEAPLOG,
     "TypeIndex": ("word.process/objectheaders",),
     "VadRoot": VADS,
-    "WaitOnAddressHashTable": ("_RTLP_ADDRESS_WAIT_BLOCK.*",),
+    "WaitOnAddressHashTable": ("_RTLP_ADDRESS_WAIT_BLOCK.*", "_ETHREAD.Cid.UniqueThread"),
     "WoW64Process": (
         *("_EPROCESS.Wow64Process", "_EWOW64PROCESS.Peb"),
         *("_TEB*.ProcessEnvironmentBlock", "_TEB*.NtTib.ExceptionList"),

@@ -288,6 +288,55 @@ def _length(structure: str, value: int) -> Callable[[Target], List[Write]]:
     return write
 
 
+def _cookie(target: Target) -> List[Write]:
+    """Returns a write of another cookie, with which the type of every object seems to be another one."""
+    place = target.kernel.symbol("ObHeaderCookie")
+    return [target.at(place, target.kernel.space.read_int(place, 1) ^ 1, 1)]
+
+
+def _end_of_a_region(target: Target) -> List[Write]:
+    """Lets the first region of the updater end behind all others."""
+    vad = min(_updater(target).vads, key=lambda vad: vad.start)
+    assert vad.node is not None
+    path = "Core.EndingVpnHigh" if vad.node.has("Core.EndingVpnHigh") else "EndingVpnHigh"
+    return [target.at(vad.node.at(path), 1, 1)]
+
+
+def _debug_of_waited(value: int) -> Callable[[Target], List[Write]]:
+    """Returns a write to DebugInfo of the sections that two threads wait for, each holding the other's."""
+
+    def write(target: Target) -> List[Write]:
+        names = "_RTL_CRITICAL_SECTION.DebugInfo"
+        members = [member for member in target.read("waits").members if member.name == names]
+        assert len(members) == 2
+        return [(member.place or 0, value.to_bytes(member.size, "little")) for member in members]
+
+    return write
+
+
+def _wow64(process: int, value: int) -> Callable[[Target], List[Write]]:
+    """Returns a write to WoW64Process of a process: to memory that is not there, or to none."""
+
+    def write(target: Target) -> List[Write]:
+        eprocess = target.kernel.processes[process].eprocess
+        return [target.at(eprocess.at("WoW64Process"), value)]
+
+    return write
+
+
+def _hidden_thread(target: Target) -> List[Write]:
+    """Takes a thread of the updater off its list, and its entry out of PspCidTable."""
+    space, thread = target.kernel.space, _updater(target).threads[1].ethread
+    table = space.read_int(target.kernel.symbol("PspCidTable"))
+    code = space.read_int(table + target.kernel.isf.offset("_HANDLE_TABLE", "TableCode"))
+    number, entries = thread["Cid.UniqueThread"] // 4, 0x100
+    assert code & 3 == 1, "a table of tables"
+    entry = space.read_int((code & ~3) + 8 * (number // entries)) + 16 * (number % entries)
+    assert space.read_int(entry) >> 16 == thread.address & 0xFFFFFFFFFFFF
+    unlinked = _unlink(lambda _: thread.at("ThreadListEntry"))(target)
+    return [*unlinked, target.at(entry, 0), target.at(entry + 8, 0)]
+
+
 def _first_entry(target: Target) -> List[Write]:
     members = target.read("heaptraces").members
     first, last = (
@@ -299,6 +348,29 @@ def _first_entry(target: Target) -> List[Write]:
 
 
 SILENCERS: Dict[str, Silencer] = {
+    **{
+        f"ObHeaderCookie, {plugin}": Silencer(_cookie, plugin, {}, "contradicted: ObHeaderCookie")
+        for plugin in ("handletraces", "objecttraces")
+    },
+    **{
+        f"a thread that its list and PspCidTable lack, {plugin}": Silencer(
+            _hidden_thread, plugin, {}, "3 active threads", False
+        )
+        for plugin in ("callstacks", "trapframes", "waits", "locks")
+    },
+    "the end of a region": Silencer(_end_of_a_region, "heaptraces", {}, "VADs incomplete", False),
+    **{
+        f"DebugInfo of sections that are waited for is {value:#x}": Silencer(
+            _debug_of_waited(value), "waits", {}, "contradicted: DebugInfo"
+        )
+        for value in (0, NONSENSE)
+    },
+    "WoW64Process of a process without 32-bit half": Silencer(
+        _wow64(1, -8), "callstacks", {}, "contradicted: WoW64Process"
+    ),
+    "WoW64Process leads nowhere": Silencer(
+        _wow64(2, NONSENSE), "callstacks", {}, "WoW64 process structure unreadable"
+    ),
     **{
         f"Length of a name is {value:#x}": Silencer(
             _length("_OBJECT_HEADER_NAME_INFO", value), "handletraces", {}, "contradicted: Name", False

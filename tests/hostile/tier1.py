@@ -24,7 +24,7 @@ _TIMES = (1, 1, 1, 2, 3, 5, 8, 30)
 
 def parts(seed: str, numbers: Sequence[int]) -> List[Callable[[], List[Violation]]]:
     """Returns the runs as parts that may be made at the same time: those on one decoder each."""
-    names = sorted(decoders.targets())
+    names = sorted(name for name, target in decoders.targets().items() if target.forks)
     shares: Dict[str, List[int]] = {name: [] for name in names}
     for number in numbers:
         shares[names[number % len(names)]].append(number)

@@ -5,20 +5,26 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Union
 
 from ..columns import words
 from ..locks.lister import LockLister
+from ..memory.decode.status import has_status
+from ..memory.decode.statuscodes import words_that
+from ..memory.decode.statusmeanings import Means
 from ..memory.image import AddressSpace
 from ..rows.command import Command
 from ..rows.grid import Row
 from ..rows.waits import GRID, WaitRows
 from ..stacklist.frames import NamedFrame
 from ..stacklist.threadwaits import symbol_of
+from ..tracedb.gap import Gap, gap
 from ..waits.chains import Chains, OwnerChain
 from ..waits.decode.waitgraph import Cycle
 from ..waits.lister import ProcessWaits, WaitLister
 from ..waits.records import ThreadWait
+
+_NO_THREAD = words_that(Means.NO_THREAD)
 
 
 class ShownWait(NamedTuple):
@@ -67,12 +73,15 @@ class WaitChains(Command[AddressSpace, ShownWait]):
     def describe(self, step: AddressSpace) -> str:
         return "Reading the waits of all threads"
 
-    def items(self, step: AddressSpace) -> Iterator[ShownWait]:
-        """Yields deadlocks first, then the threads in the order of the input."""
+    def items(self, step: AddressSpace) -> Iterator[Union[ShownWait, Gap]]:
+        """Yields deadlocks first, then the threads in the order of the input, then what may hide threads."""
         for cycle in self._chains.deadlocks:
             yield ShownWait(None, deadlock=cycle)
         shown = list(self._threads())
         yield from self._in_brief(shown) if self.option("brief") else shown
+        for process in self._processes:
+            if has_status(process.status, *_NO_THREAD):
+                yield gap(process.space, process.status)
 
     def _threads(self) -> Iterator[ShownWait]:
         tids = self.config.get("tid")

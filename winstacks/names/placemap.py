@@ -10,6 +10,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, 
 
 from ..memory.decode import ranges
 from ..memory.decode.machine import Machine
+from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.status import has_status, status
 from ..memory.decode.statuscodes import StatusCode, words_that
 from ..memory.decode.statusmeanings import Means
@@ -71,6 +72,9 @@ class Halves(NamedTuple):
 
 WIDE_HALVES = Halves(END - Machine.AMD64.kernel_start, Machine.AMD64.kernel_start, END)
 NARROW_END = 1 << Machine.I386.address_bits
+
+_BEYOND_USER = (1 << 16) + 1
+"""How far the kernel's half begins behind the highest address of a process: 64 KB between have no memory."""
 
 
 class PlaceMap:
@@ -262,10 +266,35 @@ def _find_halves(image: Image) -> Halves:
     if not image.base:
         # The size of the kernel's part of the 4 GB is unknown, so all of it counts as the process's half.
         return Halves(NARROW_END, NARROW_END, NARROW_END)
-    # Started with /3GB, an x86 kernel has only the last quarter of the 4 GB.
-    start = image.memory(image.kernel).pointer(image.require_symbol("MmSystemRangeStart"))
-    start = start or Machine.I386.kernel_start
+    start = _kernel_start(image)
     return Halves(start, start, NARROW_END)
+
+
+def _kernel_start(image: Image) -> int:
+    """Returns where the kernel's half of an x86 image begins: started with /3GB it has the last quarter only.
+
+    MmHighestUserAddress tells the same, less 64 KB. If they disagree, the one that is possible counts: the
+    kernel's own module lies in its half.
+    """
+    memory, lowest = image.memory(image.kernel), Machine.I386.kernel_start
+    start = memory.pointer(image.require_symbol("MmSystemRangeStart"))
+    highest = memory.pointer(image.require_symbol("MmHighestUserAddress"))
+    second = None if highest is None else highest + _BEYOND_USER
+    possible = [
+        value
+        for value in (start, second)
+        if value is not None and lowest <= value < NARROW_END and value % PAGE_SIZE == 0
+    ]
+    disagree = None not in (start, second) and start != second
+    if disagree:
+        possible = [value for value in possible if value <= image.base]
+    chosen = possible[0] if possible else lowest
+    if disagree:
+        vollog.warning(
+            f"contradicted: MmSystemRangeStart {start:#x} and MmHighestUserAddress {highest:#x}: "
+            f"addresses from {chosen:#x} on count as the kernel's"
+        )
+    return chosen
 
 
 def _with_unloaded(current: List[Span], unloaded: Sequence[Unloaded]) -> List[Span]:

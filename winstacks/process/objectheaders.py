@@ -7,7 +7,7 @@ Names have the form of Volatility's `windows.handles`.
 
 from __future__ import annotations
 
-from typing import Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from volatility3.framework import exceptions
 
@@ -207,6 +207,11 @@ class Objects:
         self._cookie = 0 if cookie is None else self._memory.number(cookie, 1) or 0
         self._type_names: Dict[int, Optional[str]] = {}
         self._known: Memo[int, ObjectInfo] = Memo(self._describe, _MAX_KNOWN)
+        self._wrong_cookie = NOTHING
+        mixed = self._mixed_with(image) if self._has_cookie else None
+        if mixed not in (None, self._cookie):
+            self._cookie = mixed or 0
+            self._wrong_cookie = status(StatusItem(StatusCode.CONTRADICTED, members=("ObHeaderCookie",)))
         if self._types is not None and cookie is None and self._mixes_indices(image):
             image.lacks("ObHeaderCookie")
             self._types = None
@@ -270,7 +275,8 @@ class Objects:
             return ObjectInfo(body, None, None, status(StatusCode.OBJECT_TYPE_UNKNOWN))
         mask = self._info_mask.value_in(data) if self._info_mask else None
         name, why = self._names.name(kind, body, mask)
-        return ObjectInfo(body, kind, name, status(wrong, self._contradicted_members(header, data), why))
+        wrong = status(self._wrong_cookie, wrong, self._contradicted_members(header, data))
+        return ObjectInfo(body, kind, name, status(wrong, why))
 
     def _block_doubt(self, header: int) -> Status:
         """Returns the members of a header that the pool block of its object contradicts."""
@@ -317,13 +323,35 @@ class Objects:
 
         They are not mixed if processes at different places have the same index.
         """
-        processes = image.service(ProcessList).processes()[:_MAX_JUDGED]
-        headers = [self.header_of(process.eprocess) for process in processes]
-        read = [(header, data) for header, data in ((each, self._read(each)) for each in headers) if data]
+        read = self._of_processes(image)
         if not read or self._type_index is None or self._type_of(*read[0]) == "Process":
             return False
         indices = {self._type_index.value_in(data) for _, data in read}
         return len(indices) > 1 or len({header >> 8 & 0xFF for header, _ in read}) == 1
+
+    def _of_processes(self, image: Image) -> List[Tuple[int, bytes]]:
+        """Returns the headers of some processes: their addresses and bytes."""
+        processes = image.service(ProcessList).processes()[:_MAX_JUDGED]
+        headers = [self.header_of(process.eprocess) for process in processes]
+        return [(header, data) for header, data in ((each, self._read(each)) for each in headers) if data]
+
+    def _mixed_with(self, image: Image) -> Optional[int]:
+        """Returns the cookie with which the indices of all processes are mixed; None if they do not tell.
+
+        They do not tell if the index of one process fits the stored cookie, or if there is one process only.
+        """
+        read = self._of_processes(image)
+        if self._type_index is None or self._types is None or len(read) < 2:
+            return None
+        if any(self._type_of(*each) == "Process" for each in read):
+            return None
+        mixed = {self._type_index.value_in(data) ^ header >> 8 & 0xFF for header, data in read}
+        size = self._memory.pointer_size
+        entries = (self._memory.pointer(self._types + number * size) for number in range(1 << 8))
+        indices = [
+            number for number, entry in enumerate(entries) if entry and self._type_at(entry) == "Process"
+        ]
+        return mixed.pop() ^ indices[0] if len(mixed) == len(indices) == 1 else None
 
     def _type_at(self, address: int) -> Optional[str]:
         if address not in self._type_names:

@@ -202,7 +202,7 @@ class KernelSpaces:
         )
         half: Optional[AddressSpace] = None
         if image.machine is Machine.AMD64:
-            is_wow64, peb32 = bool(wow64), 0
+            is_wow64, peb32, wrong = bool(wow64), 0, False
             witnessed_peb = (
                 image.service(PageTableRoots).peb32(address, layer_name, pid, is_wow64)
                 if layer_name
@@ -212,11 +212,14 @@ class KernelSpaces:
                 try:
                     peb32 = self._wow64_peb(image, eprocess)
                 except exceptions.InvalidAddressException:
-                    witnessed_peb, fault = (
-                        None,
-                        fault or status(StatusCode.WOW64_PROCESS_STRUCTURE_UNREADABLE),
-                    )
-            if witnessed_peb not in (None, peb32):
+                    unread = status(StatusCode.WOW64_PROCESS_STRUCTURE_UNREADABLE)
+                    # Without a 32-bit half the pointer leads nowhere because it is wrong.
+                    wrong, peb32 = witnessed_peb == 0, witnessed_peb or 0
+                    if peb32:
+                        native = native._replace(remark=status(native.remark, unread))
+                    else:
+                        fault = fault or unread
+            if wrong or witnessed_peb not in (None, peb32):
                 doubt = status(native.remark, StatusItem(StatusCode.CONTRADICTED, members=("WoW64Process",)))
                 native, peb32 = native._replace(remark=doubt), witnessed_peb or peb32
             if is_wow64 or peb32:

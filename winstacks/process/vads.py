@@ -115,7 +115,9 @@ class Vads:
             pending += (right, left)
         if pending:
             vollog.warning(f"The VADs below {root:#x} were read up to the limit: {len(vads)} of them")
-        return vads, complete and not pending
+        vads.sort(key=lambda vad: vad.start)
+        overlap = any(before.end > vad.start for before, vad in zip(vads, vads[1:]))
+        return vads, complete and not pending and not overlap
 
     def _file_name(self, control_area: int) -> Optional[str]:
         tree = self._tree

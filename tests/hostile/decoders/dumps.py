@@ -1,14 +1,22 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Process dumps: the file with all its streams; and PDBs of their modules."""
+"""Process dumps, small kernel dumps, bitmaps: the file with all of its parts; PDBs of modules.
+
+And the texts of which this project's symbol tables are made.
+"""
 
 from __future__ import annotations
 
+import pathlib
+import tempfile
 from typing import List
 
-from tests.winstacks.minidump.decode import test_reporters, test_streams
+from symbols import isf
+from tests.winstacks.minidump.decode import test_bitmap, test_reporters, test_streams, test_triage
 from tests.winstacks.names.decode import test_pdb
+from winstacks.minidump.decode.bitmap import BitmapError
 from winstacks.minidump.decode.dumpfile import NotAMinidumpError
+from winstacks.minidump.decode.kernelheader import NotAKernelDumpError
 from winstacks.names.decode.pdb import Pdb, PdbError
 
 from .target import Target
@@ -26,6 +34,35 @@ def _seeds() -> List[bytes]:
     return [test_streams.full(), test_reporters.annotated(3)]
 
 
+def _decode_small(data: bytes, whole: bytes) -> None:
+    try:
+        test_triage.everything(test_triage.opened(data))
+    except NotAKernelDumpError:
+        return
+
+
+def _small_dumps() -> List[bytes]:
+    return [test_triage.writer(name).file() for name in test_triage.GENERATIONS]
+
+
+def _decode_bitmap(data: bytes, whole: bytes) -> None:
+    """No run leaves the file, and the runs are in order in memory and in the file."""
+    try:
+        found = test_bitmap.read(data)
+    except BitmapError:
+        return
+    assert all(run.length > 0 and run.offset + run.length <= len(data) for run in found.runs)
+    for before, run in zip(found.runs, found.runs[1:]):
+        assert before.address + before.length < run.address
+        assert before.offset + before.length == run.offset
+    assert min(found.lost, found.left_out, found.cut) >= 0
+
+
+def _bitmaps() -> List[bytes]:
+    bits = [b"\xff" * 8, b"\x55" * 64, b"\0" * 40 + b"\x0f\xf0", b"\xff" * 600]
+    return [test_bitmap.dump(pattern, pages) for pattern, pages in zip(bits, (4, 3, 8, 1))]
+
+
 def _decode_pdb(data: bytes, whole: bytes) -> None:
     try:
         pdb = Pdb(lambda offset, length: data[offset : offset + length], len(data))
@@ -39,6 +76,26 @@ def _pdbs() -> List[bytes]:
     return [test_pdb.files(arch)["app.pdb"] for arch in test_pdb.ARCHES]
 
 
+def _decode_isf(data: bytes, whole: bytes) -> None:
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
+        pathlib.Path(folder, f"{isf.BASIC}.h").write_bytes((isf.FOLDER / f"{isf.BASIC}.h").read_bytes())
+        pathlib.Path(folder, "kind.h").write_bytes(data)
+        try:
+            isf.make(pathlib.Path(folder))
+        except isf.DeclarationError:
+            return
+
+
+def _isf_texts() -> List[bytes]:
+    return [path.read_bytes() for path in sorted(isf.FOLDER.glob("*.h")) if path.stem != isf.BASIC]
+
+
 def targets() -> List[Target]:
     """Returns the targets."""
-    return [Target("minidump", _seeds, _decode), Target("pdb", _pdbs, _decode_pdb)]
+    return [
+        Target("minidump", _seeds, _decode),
+        Target("smalldump", _small_dumps, _decode_small),
+        Target("bitmap", _bitmaps, _decode_bitmap),
+        Target("pdb", _pdbs, _decode_pdb),
+        Target("isftext", _isf_texts, _decode_isf),
+    ]

@@ -20,11 +20,13 @@ class Target(NamedTuple):
         seeds: makes inputs without damage
         decode: decodes (bytes, the seed that they were made of); raises for whatever must not be, which is
             every exception that the decoder does not declare, and an AssertionError for an impossible result
+        forks: False if its library refuses to run in a fork: then it is fuzzed only
     """
 
     name: str
     seeds: Callable[[], List[bytes]]
     decode: Decode
+    forks: bool = True
 
 
 class Template:

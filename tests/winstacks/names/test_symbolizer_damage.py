@@ -219,12 +219,32 @@ def test_unloaded_drivers_that_cannot_be_believed(kernel: Kernel, tmp_path: path
 def test_with_3gb_the_kernel_has_less(tmp_path: pathlib.Path) -> None:
     known = kernels.load("xp-x86")
     kernel = Kernel(known.table, **dict(known.options(), highest_user=0xBFFEFFFF))
-    kernel.set("MmSystemRangeStart", 0xC0000000)
     if "MmSystemRangeStart" not in known.table.symbols:
         pytest.skip("this kernel's table does not have the symbol")
     found = names(kernel.image(), tmp_path, 0)
     assert found.name(0xB0000000).backing == "user"
     assert found.name(0xC8000000).backing == "none"
+
+
+@pytest.mark.parametrize(
+    ("symbol", "value"),
+    [
+        ("MmSystemRangeStart", 0x7FFFFFFF),
+        ("MmSystemRangeStart", 0x80000001),
+        ("MmSystemRangeStart", 0xFFFFF000),
+        ("MmHighestUserAddress", 0),
+    ],
+)
+def test_where_the_kernel_begins_has_two_sources(
+    symbol: str, value: int, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    known = kernels.load("xp-x86")
+    kernel = Kernel(known.table, **known.options())
+    kernel.set(symbol, value, 4)
+    found = names(kernel.image(), tmp_path, 0)
+    assert found.name(0x7FFD0000).backing == "user"
+    assert found.name(kernel.base + 0x1000).backing == "image"
+    assert f"contradicted: MmSystemRangeStart {value if 'Start' in symbol else 0x80000000:#x}" in caplog.text
 
 
 def test_modules_of_a_list_are_read_through_the_layer_that_maps_them(

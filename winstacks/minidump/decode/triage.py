@@ -217,7 +217,9 @@ class TriageDump:
         return part._replace(status=status(part.status, wrong if part.offset else None))
 
     def _is_context(self, data: bytes) -> bool:
-        form = _CONTEXTS[self.header.MachineImageType or 0]
+        form = _CONTEXTS.get(self.header.MachineImageType or 0)
+        if form is None:
+            return False
         flags = form.flags_of(data)
         unknown = flags & ~(form.cpu | _KNOWN_FLAGS)
         return bool(flags & form.cpu and flags & _PARTS_OF_CONTEXT) and not unknown

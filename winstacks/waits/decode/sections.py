@@ -43,14 +43,15 @@ class WaitedSection(NamedTuple):
     Attributes:
         waiters: number of threads that wait, woken ones apart
         woken: whether a waiter was woken and did not run yet; XP does not keep this
-        astray: whether its debug information names another section
+        wrong: the member that contradicts the section, empty if none does: CriticalSection of its debug
+            information, or DebugInfo
     """
 
     address: int
     members: CriticalSection
     waiters: int
     woken: bool
-    astray: bool = False
+    wrong: str = ""
 
     @property
     def state(self) -> str:
@@ -60,7 +61,7 @@ class WaitedSection(NamedTuple):
     def answer(self, tid: int, known: str, evidence: str, block: int = 0) -> Answer:
         """Returns the answer that a thread waits for the section; see `Answer`."""
         kind, mode, owner = words.CRITICAL_SECTION, words.FOR_EXCLUSIVE, self.members.owning_thread
-        wrong = ("CriticalSection",) if self.astray else ()
+        wrong = (self.wrong,) if self.wrong else ()
         return Answer(tid, kind, self.address, mode, known, evidence, block, owner, wrong=wrong)
 
 
@@ -91,14 +92,20 @@ class SectionReader:
     def section(self, address: int) -> Optional[WaitedSection]:
         """Returns the section at an address if its members agree and a thread waits for it."""
         found = self.named(address)
-        return None if found is None or found.astray else found
+        return None if found is None or found.wrong else found
 
     def named(self, address: int) -> Optional[WaitedSection]:
-        """Returns the section that other evidence names: its debug information may name another."""
+        """Returns the section that other evidence names: its debug information may contradict it."""
         members = self._members(address)
-        agree = members is not None and self._agree(members)
-        found = self._waited(address, members) if members is not None and agree else None
-        return None if found is None else found._replace(astray=not self._leads_back(address, found.members))
+        if members is None or not self._agree(members):
+            return None
+        wrong = "" if self._has_debug(members) else "DebugInfo"
+        if wrong and members.owning_thread not in self._view.by_tid:
+            return None
+        found = self._waited(address, members)
+        if not wrong and not self._leads_back(address, members):
+            wrong = "CriticalSection"
+        return None if found is None else found._replace(wrong=wrong)
 
     def held(self, address: int) -> Optional[WaitedSection]:
         """Returns the section at an address for which threads wait and that a thread of the process holds.
@@ -127,8 +134,8 @@ class SectionReader:
         return WaitedSection(address, members, waiters, woken) if 0 < waiters + woken <= most else None
 
     def _agree(self, members: CriticalSection) -> bool:
-        """Returns whether the members of a section agree with each other."""
-        owner, recursion, debug = members.owning_thread, members.recursion_count, members.debug_info
+        """Returns whether the members of a section agree with each other, DebugInfo apart."""
+        owner, recursion = members.owning_thread, members.recursion_count
         if not 0 <= recursion <= MAX_COUNT or owner >= 1 << 32 or owner % 4 or bool(owner) != bool(recursion):
             return False
         if members.lock_count < 0 and not members.lock_count & 1 and not owner:
@@ -137,8 +144,11 @@ class SectionReader:
         if members.lock_count < 0 and members.lock_count & 1 and owner:
             return False
         event = members.lock_semaphore
-        if event != self.none and (event % 4 not in (0, KEYED_HANDLE) or event >= 1 << 31):
-            return False
+        return event == self.none or (event % 4 in (0, KEYED_HANDLE) and event < 1 << 31)
+
+    def _has_debug(self, members: CriticalSection) -> bool:
+        """Returns whether DebugInfo may lead to debug information, or says that there is none."""
+        debug = members.debug_info
         if debug == self.none:
             # XP and Server 2003 give every section debug information.
             return members.lock_count < 0
@@ -157,7 +167,8 @@ class SectionReader:
         if data is None:
             return None
         section = layout.section(data)
-        if not self._agree(section) or not self._leads_back(address, section):
+        sound = self._agree(section) and self._has_debug(section) and self._leads_back(address, section)
+        if not sound:
             return None
         members, semaphores = layout.resource(data), self._semaphores(data, 0)
         waiting = members.number_of_waiting_shared + members.number_of_waiting_exclusive

@@ -1,0 +1,86 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What a lake of somebody else has besides Parquet: manifests, and the log of its table."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import pathlib
+import tempfile
+from typing import List
+
+from .target import Target
+
+IMAGE_ID = "i1"
+_LIBRARIES = ("deltalake", "pyarrow")
+_DIGEST = "0" * 64
+
+
+def _manifests() -> List[bytes]:
+    from stackfleet.layout import IMAGE, TABLES
+    from stackfleet.manifests import FAILED
+    from tests.support import fleetlakes
+
+    tables = {name: {"rows": int(name == IMAGE), "digest": _DIGEST} for name in TABLES}
+    files = [{"path": "/images/i1.raw", "size": 1, "sha256": _DIGEST}]
+    identity = {"own": "i1", "of": "i2", "compared": "", "digests": [_DIGEST]}
+    found = [
+        fleetlakes.manifest(IMAGE_ID, tables, files=files, identity=identity, versions={"winstacks": "4"}),
+        fleetlakes.manifest(IMAGE_ID, {}, status=FAILED, reason="no layer"),
+    ]
+    return [json.dumps(manifest).encode() for manifest in found]
+
+
+def _manifest(data: bytes, whole: bytes) -> None:
+    """A manifest that is accepted can be written to a lake again."""
+    from stackfleet import lake, manifests
+
+    try:
+        found = manifests.parsed(data.decode("utf-8", "replace"), IMAGE_ID)
+    except manifests.ManifestError:
+        return
+    assert lake.manifest_rows("manifest", [found]).num_rows == 1
+
+
+def _logs() -> List[bytes]:
+    from stackfleet.columns import UNITED
+    from stackfleet.store import Store
+
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
+        Store(folder, UNITED).snapshot(writing=True)
+        begun = pathlib.Path(folder, "_delta_log", f"{0:020}.json").read_bytes()
+    stats = json.dumps({"numRecords": 1, "minValues": {"ImageId": "i1"}, "maxValues": {"ImageId": "i1"}})
+    file = {
+        "path": "Table=image/part-0.parquet",
+        "partitionValues": {"Table": "image"},
+        "size": 100,
+        "modificationTime": 1,
+        "dataChange": True,
+        "stats": stats,
+    }
+    return [begun, begun.rstrip() + b"\n" + json.dumps({"add": file}).encode() + b"\n"]
+
+
+def _log(data: bytes, whole: bytes) -> None:
+    """All files that a log of any text names are files of this lake."""
+    from stackfleet.columns import UNITED
+    from stackfleet.store import DATA_FILE, Store, StoreError
+
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
+        log = pathlib.Path(folder, "_delta_log")
+        log.mkdir()
+        (log / f"{0:020}.json").write_bytes(data)
+        try:
+            found = Store(folder, UNITED).snapshot()
+        except StoreError:
+            return
+        assert all(DATA_FILE.fullmatch(file.path) for file in found.files)
+        assert not found.files, "a file that is not there"
+
+
+def targets() -> List[Target]:
+    """Returns the targets; none where the libraries of lakes are not installed."""
+    if not all(map(importlib.util.find_spec, _LIBRARIES)):
+        return []
+    return [Target("manifest", _manifests, _manifest), Target("lakelog", _logs, _log, forks=False)]
