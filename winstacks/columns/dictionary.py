@@ -443,6 +443,12 @@ _ALL = (
         "check did not run.",
     ),
     Column("Innocent", STR, "Harmless explanations of the finding that this process has."),
+    Column(
+        "Group",
+        STR,
+        "Head line of the findings about one process, or in the kernel about one place: each of them has it.",
+    ),
+    Column("Next", STR, "Command that shows or writes what the finding is about."),
     Column("Technique", STR, "IDs of MITRE ATT&CK techniques that look like this."),
 )
 

@@ -42,6 +42,7 @@ from .facts import CheckFacts, list_in_words
 from .finding import Check, Finding, OfStack, doubts_of
 from .loststacks import LostProcessStacks
 from .shadowstacks import confirmed
+from .stories import heads
 
 MAX_FINDINGS = 1 << 16
 """The most findings of one check that are stored."""
@@ -65,6 +66,7 @@ class Outcome(NamedTuple):
         check: the check; None if stacks of a process were lost, which concerns several checks
         finding: the finding; None if the check could not run
         stacks: number of stacks, or threads, with the same finding, or of lost stacks
+        story: head line of the findings to which this one belongs, see `stories`; "" of what is no finding
     """
 
     check: Optional[Check]
@@ -72,6 +74,7 @@ class Outcome(NamedTuple):
     stacks: int = 0
     reason: str = ""
     process: Optional[LostProcessStacks] = None
+    story: str = ""
 
 
 class FindingOrder(NamedTuple):
@@ -271,7 +274,13 @@ class Findings:
         """Returns the findings, worst first, followed by the reasons why checks could not run."""
         found = [outcome for gathered in self._gathered for outcome in gathered.found()]
         unchecked = [outcome for gathered in self._gathered for outcome in gathered.reasons(self._facts)]
-        return [*_worst_first(found), *unchecked, *self._of_lost()]
+        return [*self._told(_worst_first(found)), *unchecked, *self._of_lost()]
+
+    def _told(self, found: Sequence[Outcome]) -> Iterator[Outcome]:
+        """Yields findings with the story of each."""
+        told = [(each.check, each.finding) for each in found if each.check and each.finding]
+        for outcome, head in zip(found, heads(told, self._facts)):
+            yield outcome._replace(story=head)
 
 
 def agreement(found: Iterable[Outcome]) -> List[str]:

@@ -19,12 +19,13 @@ from ..memory.image import Image
 from ..options import CHECKS, SEVERITIES
 from ..stacklist.imagefacts import identity
 from .grid import NOT_APPLICABLE, Grid, Hex, Row, grid_of, or_not_applicable, or_unreadable
+from .nextcommand import next_command
 from .requested import input_kind
 
 FINDINGS = Grid.for_plugin("tracefindings")
 _NOT_CHECKED = FINDINGS.maker("ImageId", "Finding", "Evidence", "Technique", "Status")
 _OF_PROCESS = FINDINGS.maker(
-    "ImageId", "Severity", "Confidence", "Finding", "PID", "Process", "ProcessOffset", "Evidence"
+    "ImageId", "Severity", "Confidence", "Finding", "PID", "Process", "ProcessOffset", "Evidence", "Group"
 )
 _LOST = FINDINGS.maker("ImageId", "Finding", "PID", "Process", "ProcessOffset", "Evidence", "Status")
 SUMMARY = "summary"
@@ -65,6 +66,7 @@ def summary(image: Image, found: Iterable[Outcome], severity: Collection[str] = 
             or_unreadable(space.known_name),
             offset,
             evidence,
+            outcomes[0].story,
         )
         yield 0, _OF_PROCESS(*row)
 
@@ -142,6 +144,8 @@ def _row(image: Image, image_id: str, found: Outcome) -> Tuple[object, ...]:
         or_not_applicable(finding.how),
         ShortText(*(with_count(form, found) for form in (evidence, brief_evidence(evidence)))),
         finding.innocent,
+        found.story,
+        or_not_applicable(next_command(image, found)),
         finding.technique or found.check.technique,
         or_not_applicable(None if keys is None else keys.stack),
         or_not_applicable(finding.trace_id),

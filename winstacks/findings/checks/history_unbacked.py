@@ -10,7 +10,7 @@ from ...columns.words import CERTAIN, HIGH, KINDS, LIKELY, LOW, MEDIUM, PRIVATE,
 from ...stacklist.stack import StackRecord
 from ..code.explanations import explained_at, untold
 from ..facts import CheckFacts
-from ..finding import Check, Finding, place_finding, unbacked_frames
+from ..finding import OF_MEMORY, Check, Finding, place_finding, unbacked_frames
 
 NAME = "history_unbacked"
 RECORDING = tuple(kind for kind in KINDS if kind not in THREAD_KINDS)
@@ -58,6 +58,8 @@ CHECK = Check(
     "As for unbacked; also memory that was freed and is used for something else now.",
     "Dump the range with windows.vadinfo --dump; windows.traces --unbacked shows all traces.",
     "the image has no recorded stack",
+    head="a recorded call by code that no file backs",
+    command=OF_MEMORY,
     of_stack=check_stack,
     unchecked=untold,
 )

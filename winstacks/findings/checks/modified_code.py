@@ -20,7 +20,7 @@ from ..code.functions import function_at
 from ..code.jumps import ENTRY, Read, follow_jumps
 from ..code.relays import Hooked
 from ..facts import CheckFacts
-from ..finding import NONE_KNOWN, Check, Finding, FramePlace, place_finding, unbacked_frames
+from ..finding import NONE_KNOWN, OF_MEMORY, Check, Finding, FramePlace, place_finding, unbacked_frames
 
 NAME = "modified_code"
 
@@ -239,6 +239,8 @@ CHECK = Check(
     "programs unpack themselves.",
     "Dump the module with windows.dlllist --dump, and compare it with the module of another process.",
     "no thread has a stack in user mode",
+    head="code that differs from its copies",
+    command=OF_MEMORY,
     of_stack=check_stack,
     unchecked=unchecked,
     intel=True,

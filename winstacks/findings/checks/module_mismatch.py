@@ -24,7 +24,7 @@ from ...process.vads import regions
 from ...stacklist.modules import ModuleIdentities
 from ...stacklist.stack import StackRecord
 from ..facts import CheckFacts
-from ..finding import NONE_KNOWN, Check, Finding, FramePlace, place_finding, unbacked_frames
+from ..finding import NONE_KNOWN, OF_MEMORY, Check, Finding, FramePlace, place_finding, unbacked_frames
 
 NAME = "module_mismatch"
 
@@ -201,5 +201,7 @@ CHECK = Check(
     "has it.",
     "Compare windows.ldrmodules with windows.vadinfo, and dump both: windows.vadinfo --dump.",
     "no thread has a stack in user mode",
+    head="a module that disagrees with its file",
+    command=OF_MEMORY,
     of_stack=check_stack,
 )

@@ -29,7 +29,7 @@ from ..code.refused import refused_place
 from ..code.returns import settled
 from ..code.stubs import LONGEST, number_before, patched_stubs, start_of
 from ..facts import CheckFacts
-from ..finding import NONE_KNOWN, Check, Finding, FramePlace, place_finding, unbacked_frames
+from ..finding import NONE_KNOWN, OF_MEMORY, Check, Finding, FramePlace, place_finding, unbacked_frames
 
 NAME = "unbacked"
 
@@ -109,6 +109,8 @@ CHECK = Check(
     "products. If a runtime is only loaded, Innocent names it, and Confidence is lower.",
     "Dump the range with windows.vadinfo --dump; look at the frames around it with windows.callstacks.",
     "no stack of a thread could be walked",
+    head="code that no file backs",
+    command=OF_MEMORY,
     of_stack=check_stack,
     unchecked=unchecked,
 )

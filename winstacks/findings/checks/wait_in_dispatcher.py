@@ -151,5 +151,6 @@ CHECK = Check(
     "pointer may leave none. A callback that waits itself is not a finding.",
     "Look at the timers and the other threads of the process; see context_on_stack and history_unbacked.",
     "no thread has a stack in user mode",
+    head="a wait without a callback",
     of_stack=check_stack,
 )
