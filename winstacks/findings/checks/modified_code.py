@@ -18,6 +18,7 @@ from ..code.copies import NO_IMAGE, NOT_IN_MEMORY, Comparison, Mapping
 from ..code.differing import Ranges
 from ..code.functions import function_at
 from ..code.jumps import ENTRY, Read, follow_jumps
+from ..code.lostways import over_lost_pages
 from ..code.relays import Hooked
 from ..facts import CheckFacts
 from ..finding import NONE_KNOWN, OF_MEMORY, Check, Finding, FramePlace, place_finding, unbacked_frames
@@ -36,6 +37,9 @@ _BARRIERS = ("JIT_WriteBarrier", "JIT_CheckedWriteBarrier", "JIT_ByRefWriteBarri
 _CLR = ("clr", "coreclr", "mscorwks")
 _WRITABLE = 1 << 31
 """IMAGE_SCN_MEM_WRITE."""
+_BESIDE = "the bytes may be of the function beside it: no function table in the image shows where it begins"
+_NEAR = 0x10
+"""Bytes before and behind a frame that are of its function, whose start is unknown."""
 _ONE_OTHER = "only one other process maps the file, and that one may be changed"
 
 
@@ -57,12 +61,13 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         assessment = facts.find_once(NAME, space, place.at, functools.partial(_assess, space, place, facts))
         if assessment is None:
             continue
+        severity, innocent = assessment.severity, assessment.innocent
+        if place.guessed:
+            place, severity, innocent = over_lost_pages(stack, place, severity, innocent, facts)
         confidence = POSSIBLE if assessment.found.others == 1 else CERTAIN if place.how == TRAP else LIKELY
         evidence = f"{_shown(space, assessment.found, facts)}; {facts.memory(space, place.address)}"
         group = (space.layer_name, assessment.entry)
-        yield place_finding(
-            stack, place, assessment.severity, confidence, evidence, assessment.innocent, group
-        )
+        yield place_finding(stack, place, severity, confidence, evidence, innocent, group)
 
 
 def _assess(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Optional[_Assessment]:
@@ -75,8 +80,11 @@ def _assess(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Option
         )
     if not comparison.ranges:
         return _led_elsewhere(space, entry, comparison, facts)
+    beside = entry is None and not _is_near(place.at, comparison.ranges)
     entry = comparison.ranges[0][0] if entry is None else entry
     severity, innocent = _explained(space, entry, comparison.ranges, facts)
+    if severity == HIGH and beside:
+        severity, innocent = LOW, _BESIDE
     if severity == HIGH and _is_barrier(space, place, comparison.ranges, facts):
         severity, innocent = LOW, _BARRIER
     if severity == HIGH and not comparison.others and not comparison.file:
@@ -84,6 +92,11 @@ def _assess(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Option
     if comparison.others == 1 and innocent == NONE_KNOWN:
         innocent = _ONE_OTHER
     return _Assessment(severity, innocent, entry, comparison)
+
+
+def _is_near(at: int, changed: Ranges) -> bool:
+    """Returns whether changed bytes are those of the frame's call, or next to it."""
+    return any(low <= at + _NEAR and at - _NEAR < high for low, high in changed)
 
 
 def _is_barrier(space: AddressSpace, place: FramePlace, changed: Ranges, facts: CheckFacts) -> bool:
@@ -232,8 +245,9 @@ CHECK = Check(
     "A thread was interrupted in a function, or will return to it, whose bytes differ from those in "
     "most processes that map the same file: the function is hooked or overwritten.",
     "high. medium if only the section of the file could be compared. low if that section is writable; "
-    "for write barriers of CLR; if the first bytes jump into another image, or through private code "
-    "into an image in all processes, or elsewhere in every child of a program that starts itself; and "
+    "if the bytes may be of the function beside, because no function table is in the image; for write "
+    "barriers of CLR; if the first bytes jump into another image, or through private code into an image in "
+    "all processes, or elsewhere in every child of a program that starts itself; and "
     "for frames that a scan found",
     "Security products and debuggers hook functions; browsers do so in their sandboxed children; some "
     "programs unpack themselves.",

@@ -23,6 +23,7 @@ from ...process.regions import Region
 from ...process.vads import regions
 from ...stacklist.modules import ModuleIdentities
 from ...stacklist.stack import StackRecord
+from ..code.lostways import over_lost_pages
 from ..facts import CheckFacts
 from ..finding import NONE_KNOWN, OF_MEMORY, Check, Finding, FramePlace, place_finding, unbacked_frames
 
@@ -70,6 +71,8 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         severity, evidence, innocent = assessment.reason
         evidence = f"{evidence}; {facts.memory(space, place.address)}"
         group = (space.layer_name, assessment.start)
+        if place.guessed:
+            place, severity, innocent = over_lost_pages(stack, place, severity, innocent, facts)
         finding = place_finding(stack, place, severity, LIKELY, evidence, innocent, group)
         yield finding._replace(technique=_NO_FILE) if assessment.gone else finding
 

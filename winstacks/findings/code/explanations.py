@@ -60,13 +60,14 @@ def explained_at(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Tu
     runtime = runtime_neighbour(stack, place, facts) if severity == HIGH else None
     if severity == HIGH and runtime is None and lower and _cut_off(stack, place):
         return MEDIUM, True, f"{innocent}; {_LOST}"
-    if runtime is None:
+    if runtime is None or not runtime.is_known:
         served = of_relay(stack.space, place.at, facts) if severity == HIGH else None
         if served is not None:
             return LOW, True, f"{_RELAY} {served}"
         beside = vendor_neighbour(stack, place, facts) if severity == HIGH else None
         if beside is not None:
             return (LOW if beside.belongs else MEDIUM), True, beside.describe
+    if runtime is None:
         called = _called(stack, place, facts) if innocent == NONE_KNOWN else None
         return severity, lower, innocent if called is None else f"the code called {called}{_OF_PRODUCT}"
     if runtime.within or not runtime.is_known or not facts.lacks_tables(stack.acting or stack.space):
