@@ -165,19 +165,14 @@ def _planted(host: Host64, technique: Technique) -> _Owned:
 
 
 def _stack_pages(host: Host64, own: _Owned) -> List[Tuple[Space, int]]:
-    """Returns the pages of both stacks of a technique's newest thread, each with its address space."""
+    """Returns the page in use of each stack of a technique's newest thread, with its address space."""
     threads = [thread for thread in own.planted.threads if not own.tids or thread.tid in own.tids]
-    places: List[Tuple[Space, int, int]] = []
+    pages: List[Tuple[Space, int]] = []
     for thread in threads[-1:]:
-        places.append((host.kernel.space, thread.stack_limit, thread.stack_base))
+        pages.append((host.kernel.space, thread.stack_base - PAGE))
         if own.planted.space is not host.kernel.space:
-            places.append((own.planted.space, thread.user_stack_limit, thread.user_stack_base))
-    return [
-        (space, page)
-        for space, low, high in places
-        for page in range(low & ~(PAGE - 1), high, PAGE)
-        if space.holds(page)
-    ]
+            pages.append((own.planted.space, thread.user_stack_base - PAGE))
+    return [(space, page) for space, page in pages if space.holds(page)]
 
 
 def _shown(own: _Owned, owned: Sequence[_Owned], rows: Sequence[Row]) -> Shown:
