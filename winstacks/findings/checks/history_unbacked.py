@@ -9,6 +9,7 @@ from typing import Iterator, Set
 from ...columns.words import CERTAIN, HIGH, KINDS, LIKELY, LOW, MEDIUM, PRIVATE, THREAD_KINDS, UNMAPPED
 from ...stacklist.stack import StackRecord
 from ..code.explanations import explained_at, untold
+from ..code.surroundings import with_surroundings
 from ..facts import CheckFacts
 from ..finding import OF_MEMORY, Check, Finding, place_finding, unbacked_frames
 
@@ -42,7 +43,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
             # The other frames of this stack in the same memory cannot be rated higher.
             worst.add(start)
         confidence = LIKELY if lower else CERTAIN
-        evidence = facts.memory(space, place.address)
+        evidence = with_surroundings(stack, place, facts)
         yield place_finding(stack, place, severity, confidence, evidence, innocent, group)
 
 

@@ -30,6 +30,7 @@ from ..code.lostways import over_lost_pages
 from ..code.refused import refused_place
 from ..code.returns import settled
 from ..code.stubs import LONGEST, number_before, patched_stubs, start_of
+from ..code.surroundings import with_surroundings
 from ..facts import CheckFacts
 from ..finding import (
     NONE_KNOWN,
@@ -66,7 +67,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         confidence = CERTAIN if sure else POSSIBLE if lower and place.how != TRAP else LIKELY
         vad = facts.vad(stack.space, place.at)
         group = (stack.trace_id, None if vad is None else vad.start)
-        evidence = facts.memory(stack.space, place.address)
+        evidence = with_surroundings(stack, place, facts)
         yield place_finding(stack, place, severity, confidence, evidence, innocent, group)
 
 

@@ -17,7 +17,7 @@ from ..facts import CheckFacts
 from ..finding import NONE_KNOWN, FramePlace, find_place, unbacked_frames
 from ..ground import ends_in_ground
 from .neighbours import vendor_neighbour
-from .relays import of_relay
+from .relays import is_hooked, of_relay
 from .runtimes import is_runtime, runtime_neighbour
 
 UNTOLD = f"{NONE_KNOWN}, but its list of function tables is not in the image, and may have this range"
@@ -68,7 +68,8 @@ def explained_at(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Tu
         if beside is not None:
             return (LOW if beside.belongs else MEDIUM), True, beside.describe
     if runtime is None:
-        called = _called(stack, place, facts) if innocent == NONE_KNOWN else None
+        hooked = innocent == NONE_KNOWN and is_hooked(stack.space, place.at, facts)
+        called = _called(stack, place, facts) if hooked else None
         return severity, lower, innocent if called is None else f"the code called {called}{_OF_PRODUCT}"
     if runtime.within or not runtime.is_known or not facts.lacks_tables(stack.acting or stack.space):
         return (LOW if runtime.within else MEDIUM), True, runtime.describe
