@@ -434,7 +434,7 @@ _ALL = (
         "Finding",
         STR,
         "Name of the check; `lost_stacks`: the stacks of a process that no check could examine; `summary`: "
-        "with --summary the row of a process.",
+        "with --summary the row of a process; `nothing_found`: no finding, Evidence has what was examined.",
     ),
     Column(
         "Evidence",

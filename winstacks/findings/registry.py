@@ -77,6 +77,20 @@ class Outcome(NamedTuple):
     story: str = ""
 
 
+class Examined(NamedTuple):
+    """What was examined: how many checks ran, and on how many stacks of how many processes."""
+
+    checks: int
+    stacks: int
+    processes: int
+
+    @property
+    def in_words(self) -> str:
+        """The text for a reader."""
+        checks = "1 check" if self.checks == 1 else f"{self.checks} checks"
+        return f"{checks} examined {self.stacks} stacks of {self.processes} processes"
+
+
 class FindingOrder(NamedTuple):
     """The order of a finding among others.
 
@@ -206,6 +220,8 @@ class Findings:
         self._traces = StackCollector(symbolizer)
         self._gathered = [_Gathering(check_named(check)) for check in CHECKS if not checks or check in checks]
         self._kernel = bool(symbolizer.image.table_name)
+        self._stacks = 0
+        self._processes: Set[int] = set()
         self._running = [item for item in self._gathered if not _impossible(item.check, symbolizer.image)]
 
     def examine(self, totals: Optional[Totals] = None) -> Iterator[StackRecord]:
@@ -230,6 +246,9 @@ class Findings:
 
         Callers that list the stacks themselves call this for each stack, and then `end` once.
         """
+        if stack.frames:
+            self._stacks += 1
+            self._processes.add(stack.space.eprocess)
         if stack.is_lost or stack.hides_others:
             self._facts.lost.add(stack)
         for gathering in self._running:
@@ -237,6 +256,11 @@ class Findings:
                 gathering.ran = gathering.ran or bool(stack.frames)
                 if gathering.check.of_stack:
                     gathering.add(self._facts.image.possible(self._found_in(stack, gathering.check.of_stack)))
+
+    @property
+    def examined(self) -> Examined:
+        """What the checks that could run have examined."""
+        return Examined(sum(each.ran for each in self._running), self._stacks, len(self._processes))
 
     def _found_in(self, stack: StackRecord, check: OfStack) -> Iterator[Finding]:
         """Yields the findings in a stack; How notes if a shadow stack confirms the frame."""

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The columns Group and Next: one head line for all findings of a process, and a command for each."""
+"""One head line for all findings of a process, a command for each, and a sentence where there is none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 
 from tests.machines import inkernel, ownmemory
 from tests.support.clean.host64 import Host64
-from tests.support.findingimages import found
+from tests.support.findingimages import found, nothing_found
+from tests.support.only import only
 from winstacks.findings.registry import check_named
 from winstacks.options import CHECKS
 
@@ -72,3 +73,22 @@ def test_the_command_names_file_process_and_address() -> None:
 @pytest.mark.parametrize("check", CHECKS)
 def test_each_check_has_a_phrase_for_the_head_line(check: str) -> None:
     assert check_named(check).head
+
+
+def test_where_nothing_is_found_a_row_says_what_was_examined() -> None:
+    host = Host64("win10-x64")
+    host.program("first.exe", functions="main").waits("main", "kernelbase!WaitForSingleObjectEx")
+    text = only(nothing_found(host.kernel.image(), check=["unbacked", "gadget"]))
+    assert text.startswith("no finding: 2 checks examined ")
+    assert text.endswith(" processes")
+
+
+def test_findings_below_the_severity_that_was_asked_for_are_counted() -> None:
+    host = Host64("win10-x64")
+    program = host.program("service.exe", "clr.dll", functions="main")
+    code = program.jitted()
+    program.register((code, code + 0x2000))
+    program.interrupted("main", "clr!CallDescrWorkerInternal", at=code + 0x20)
+    text = only(nothing_found(host.kernel.image(), check=["unbacked"], severity="high"))
+    assert text.startswith("no finding of severity high: 1 check examined ")
+    assert text.endswith("; 1 is of a lower severity")

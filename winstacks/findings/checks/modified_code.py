@@ -8,6 +8,7 @@ import functools
 from typing import Iterator, NamedTuple, Optional, Tuple
 
 from ...columns.words import CERTAIN, HIGH, IMAGE, LIKELY, LOW, MAPPED, MEDIUM, POSSIBLE, TRAP, USER, WOW64
+from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.text import cell
 from ...memory.image import AddressSpace
 from ...names.decode.pe import HeaderError, read_headers
@@ -38,6 +39,7 @@ _CLR = ("clr", "coreclr", "mscorwks")
 _WRITABLE = 1 << 31
 """IMAGE_SCN_MEM_WRITE."""
 _BESIDE = "the bytes may be of the function beside it: no function table in the image shows where it begins"
+_ALIKE = "the others have the same bytes; whether the file has them is unknown: its page is not in the image"
 _NEAR = 0x10
 """Bytes before and behind a frame that are of its function, whose start is unknown."""
 _ONE_OTHER = "only one other process maps the file, and that one may be changed"
@@ -64,7 +66,8 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         severity, innocent = assessment.severity, assessment.innocent
         if place.guessed:
             place, severity, innocent = over_lost_pages(stack, place, severity, innocent, facts)
-        confidence = POSSIBLE if assessment.found.others == 1 else CERTAIN if place.how == TRAP else LIKELY
+        one = assessment.found.others == 1 and not assessment.found.alike
+        confidence = POSSIBLE if one else CERTAIN if place.how == TRAP else LIKELY
         evidence = f"{_shown(space, assessment.found, facts)}; {facts.memory(space, place.address)}"
         group = (space.layer_name, assessment.entry)
         yield place_finding(stack, place, severity, confidence, evidence, innocent, group)
@@ -79,7 +82,10 @@ def _assess(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Option
             NAME, comparison.reason, place.frame.details.module or place.name.symbol.partition("+")[0]
         )
     if not comparison.ranges:
-        return _led_elsewhere(space, entry, comparison, facts)
+        led = _led_elsewhere(space, entry, comparison, facts)
+        if led is None and comparison.private and facts.copies.is_private(space, place.at):
+            return _Assessment(LOW, _ALIKE, place.at // PAGE_SIZE * PAGE_SIZE, comparison)
+        return led
     beside = entry is None and not _is_near(place.at, comparison.ranges)
     entry = comparison.ranges[0][0] if entry is None else entry
     severity, innocent = _explained(space, entry, comparison.ranges, facts)
@@ -87,9 +93,9 @@ def _assess(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Option
         severity, innocent = LOW, _BESIDE
     if severity == HIGH and _is_barrier(space, place, comparison.ranges, facts):
         severity, innocent = LOW, _BARRIER
-    if severity == HIGH and not comparison.others and not comparison.file:
+    if severity == HIGH and (comparison.alike or not (comparison.others or comparison.file)):
         severity, innocent = _by_the_section(space, comparison.ranges[0][0], innocent, facts)
-    if comparison.others == 1 and innocent == NONE_KNOWN:
+    if comparison.others == 1 and not comparison.alike and innocent == NONE_KNOWN:
         innocent = _ONE_OTHER
     return _Assessment(severity, innocent, entry, comparison)
 
@@ -203,6 +209,8 @@ def _changed(mapping: Mapping, first: int, last: int, facts: CheckFacts) -> Opti
 
 def _shown(space: AddressSpace, comparison: Comparison, facts: CheckFacts) -> str:
     """Returns the first changed bytes, and the bytes of another process."""
+    if comparison.private and not comparison.ranges:
+        return f"a private copy of the page, as {comparison.alike} other processes have"
     low = comparison.ranges[0][0]
     high = min(comparison.ranges[-1][1], low + _SHOWN)
     mine = _reader(space, facts)(low, high - low)
@@ -211,6 +219,8 @@ def _shown(space: AddressSpace, comparison: Comparison, facts: CheckFacts) -> st
     others = (
         f"the file {cell(file_name)}"
         if file_name
+        else f"the section of the file; {comparison.alike} other processes have the same bytes"
+        if comparison.alike
         else "the section of the file, which no other process maps or has in memory"
         if not comparison.others
         else f"most of {comparison.others} processes"
