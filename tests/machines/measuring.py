@@ -158,7 +158,7 @@ def table() -> List[List[str]]:
                 str(cell["seeds"]),
                 _in_words(Spread(*cell["above"]), unit),
                 _in_words(Spread(*cell["first"]), unit) if unit else "-",
-                _in_words(Spread(*cell["whole"]), unit) if unit else "-",
+                _in_words(Spread(*cell["whole"]), unit) if "whole" in cell else "-",
             ]
         )
     return rows
