@@ -433,8 +433,8 @@ _ALL = (
     Column(
         "Finding",
         STR,
-        "Name of the check; `lost_stacks`: stacks of a process that no check could examine; `summary`: the row "
-        "of a process; `nothing_found`: Evidence has what was examined.",
+        "Name of the check; `lost_stacks`: stacks of a process that no check could examine; `summary`: the "
+        "row of a process; `nothing_found`: Evidence has what was examined.",
     ),
     Column("Evidence", STR, "Facts that a second examiner can check; or the reason why a check did not run."),
     Column("Innocent", STR, "Harmless explanations of the finding that this process has."),
