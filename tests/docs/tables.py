@@ -327,7 +327,7 @@ def _machines(rest: str) -> List[str]:
     if rest:
         return [measuring.sentence()]
     head = ["what", "Windows", "pages missing", "seeds", "above `low`", "among the first ten rows"]
-    return _table(head, measuring.table())
+    return _table([*head, "stacks in the image"], measuring.table())
 
 
 def _words(text: str) -> List[str]:

@@ -2,18 +2,23 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Counts false alarms of whole machines, and techniques that are missed in them.
 
-    .venv/test/bin/python -m tests.machines --seeds 20 --write    measures; the docs' table is made from it
+    .venv/test/bin/python -m tests.machines --seeds 20 --into FOLDER
+                                                                  measures; each draw is a file of FOLDER, and
+                                                                  what is there is not measured again
+    .venv/test/bin/python -m tests.machines --join FOLDER         makes the docs' table of the files
     .venv/test/bin/python -m tests.machines --seeds 1 --share 25 --rows
                                                                   shows the rows of one draw
     .venv/test/bin/python -m tests.machines --seeds 3 --technique Ekko
 
-A seed decides which pages are missing. The docs' table takes hours; --seeds makes it shorter.
+A seed decides which pages are missing. The docs' table takes hours: --first, --seeds, --share and --kernel
+choose a part of it, and the files of several parts may be in one folder.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import pathlib
 import sys
 import time
 from typing import List
@@ -34,27 +39,27 @@ def main(arguments: List[str]) -> int:
     parser.add_argument("--kernel", nargs="+", default=measuring.KERNELS, help="only these")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
     parser.add_argument("--technique", nargs="+", default=(), help="only these, and no machine as it is")
-    parser.add_argument("--rows", action="store_true", help="print the rows of each draw")
-    parser.add_argument("--write", action="store_true", help=f"write {measuring.RESULTS.name}")
+    parser.add_argument("--rows", action="store_true", help="print the rows of each draw; the default")
+    parser.add_argument("--into", type=pathlib.Path, help="the folder for a file of each draw")
+    parser.add_argument(
+        "--join", type=pathlib.Path, help=f"write {measuring.RESULTS.name} from such a folder"
+    )
     chosen = parser.parse_args(arguments)
+    if chosen.join:
+        text = ",\n".join(json.dumps(cell, ensure_ascii=False) for cell in measuring.joined(chosen.join))
+        measuring.RESULTS.write_text(f"[\n{text}\n]\n", encoding="utf-8")
+        return 0
     start = time.time()
     shares = [share / 100 for share in chosen.share or ()] or measuring.SHARES
     seeds = range(chosen.first, chosen.first + chosen.seeds)
     print(f"seeds {seeds.start} to {seeds.stop - 1}", flush=True)
-    if chosen.rows or chosen.technique:
+    if chosen.rows or chosen.technique or not chosen.into:
         for kernel in chosen.kernel:
             for share in shares:
                 _show(kernel, share, seeds, chosen.technique, chosen.jobs)
         return 0
-    cells = []
-    for kernel in chosen.kernel:
-        for share in shares:
-            for cell in measuring.measure(kernel, share, seeds, rooms(), chosen.jobs):
-                print(json.dumps(cell), flush=True)
-                cells.append(cell)
-    if chosen.write:
-        text = ",\n".join(json.dumps(cell, ensure_ascii=False) for cell in cells)
-        measuring.RESULTS.write_text(f"[\n{text}\n]\n", encoding="utf-8")
+    for file in measuring.measure(chosen.kernel, shares, seeds, rooms(), chosen.into, chosen.jobs):
+        print(f"{time.time() - start:.0f} s: {file.name}", flush=True)
     print(f"{time.time() - start:.0f} s")
     return 0
 

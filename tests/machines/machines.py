@@ -25,7 +25,7 @@ _COMMON = (
 )
 _SHELL = (
     *("explorer.exe", "sihost.exe", "taskhostw.exe", "ctfmon.exe", "SearchHost.exe", "StartMenu.exe"),
-    *("ShellHost.exe", "RuntimeBroker.exe", "RuntimeBroker.exe", "RuntimeBroker.exe", "dllhost.exe"),
+    *("ShellHost.exe", "RuntimeBroker.exe", "RuntimeBroker.exe", "RuntimeBroker.exe", "smartscreen.exe"),
     *("conhost.exe", "conhost.exe", "OpenConsole.exe", "audiodg.exe", "SecurityHealth.exe", "OneDrive.exe"),
     *("NVDisplay.exe", "spoolsv2.exe", "wslservice.exe", "vmcompute.exe", "docker.exe", "Widgets.exe"),
 )

@@ -9,10 +9,11 @@ page of `windows.tracefindings` has its table, made from that file.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import pathlib
-from typing import Any, Dict, Iterator, List, NamedTuple, Sequence
+from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 from . import planting
 from .machines import MACHINES
@@ -46,68 +47,99 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def measure(
-    kernel: str, share: float, seeds: Sequence[int], rooms: Dict[str, List[Technique]], jobs: int
-) -> Iterator[Dict[str, Any]]:
-    """Yields what one cell of the table gives: of each machine as it is, and of each room of techniques.
+    kernels: Sequence[str],
+    shares: Sequence[float],
+    seeds: Sequence[int],
+    rooms: Dict[str, List[Technique]],
+    folder: pathlib.Path,
+    jobs: int,
+) -> Iterator[pathlib.Path]:
+    """Measures draw after draw, and yields the file of each: what was interrupted goes on where it stopped.
 
     Args:
-        kernel: of the machines
-        share: of the pages, that is missing
+        kernels: of the machines
+        shares: of the pages, that are missing
         seeds: which pages; without missing pages one is enough
         rooms: techniques by the name of what they have in common
+        folder: for the files; what is there already is not measured again
         jobs: processes at a time
     """
-    used = list(seeds) if share else [0]
-    for machine in MACHINES:
-        answers = list(planting.ask([Draw(machine, kernel, share, seed) for seed in used], (), jobs))
-        yield {
-            "of": machine,
-            "kernel": kernel,
-            "share": share,
-            "seeds": len(used),
-            "processes": answers[0].processes,
-            "missing": spread([answer.missing for answer in answers]),
-            "above": spread([len(answer.above) for answer in answers]),
-            "alarms": _alarms(answers),
+    folder.mkdir(parents=True, exist_ok=True)
+    asked: List[Tuple[str, str, Sequence[Technique]]] = [(machine, machine, ()) for machine in MACHINES]
+    asked += [(room, PLANTED_IN, techniques) for room, techniques in rooms.items()]
+    for kernel, share, (of, machine, techniques) in itertools.product(kernels, shares, asked):
+        files = {seed: folder / _name(of, kernel, share, seed) for seed in (seeds if share else [0])}
+        left = [Draw(machine, kernel, share, seed) for seed, file in files.items() if not file.exists()]
+        for answer in planting.ask(left, techniques, jobs):
+            file = files[answer.draw.seed]
+            unfinished = file.with_suffix(".new")
+            unfinished.write_text(json.dumps(part_of(of, answer), ensure_ascii=False), encoding="utf-8")
+            unfinished.replace(file)
+            yield file
+
+
+def _name(of: str, kernel: str, share: float, seed: int) -> str:
+    return f"{of.replace(' ', '-')}_{kernel}_{round(100 * share)}_{seed}.json"
+
+
+def part_of(of: str, answer: Answer) -> Dict[str, Any]:
+    """Returns what is kept of one answer.
+
+    Args:
+        of: the machine, or the room of techniques
+    """
+    draw = answer.draw
+    part: Dict[str, Any] = {"of": of, "kernel": draw.kernel, "share": draw.share, "seed": draw.seed}
+    if answer.shown:
+        shown = {each.name: [each.above_low, each.among_first, each.in_image] for each in answer.shown}
+        return {**part, "shown": shown}
+    alarms = [f"{row['Finding']} {row['Process']}" for row in answer.above]
+    return {**part, "processes": answer.processes, "missing": answer.missing, "alarms": alarms}
+
+
+def joined(folder: pathlib.Path) -> List[Dict[str, Any]]:
+    """Returns the cells of the table, made of the files of all draws in a folder."""
+    parts: Dict[Tuple[str, float, str], List[Dict[str, Any]]] = {}
+    for file in sorted(folder.glob("*.json")):
+        part = json.loads(file.read_text(encoding="utf-8"))
+        parts.setdefault((part["kernel"], part["share"], part["of"]), []).append(part)
+    order = {name: place for place, name in enumerate(MACHINES)}
+    ordered = sorted(parts, key=lambda key: (*key[:2], order.get(key[2], len(order)), key[2]))
+    return [cell_of(parts[key]) for key in ordered]
+
+
+def cell_of(parts: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
+    """Returns what the draws of one cell gave: innocent rows, or the percent of a room's techniques."""
+    first = parts[0]
+    cell = {"of": first["of"], "kernel": first["kernel"], "share": first["share"], "seeds": len(parts)}
+    if "shown" not in first:
+        return {
+            **cell,
+            "processes": first["processes"],
+            "missing": spread([part["missing"] for part in parts]),
+            "above": spread([len(part["alarms"]) for part in parts]),
+            "alarms": _alarms(parts),
         }
-    for room, techniques in rooms.items():
-        planted = [Draw(PLANTED_IN, kernel, share, seed) for seed in used]
-        yield of_room(room, list(planting.ask(planted, techniques, jobs)))
-
-
-def of_room(room: str, answers: Sequence[Answer]) -> Dict[str, Any]:
-    """What the draws of one cell gave for a room of techniques, in percent of its techniques."""
-    draw = answers[0].draw
-    count = len(answers[0].shown)
-    found: Dict[str, int] = {each.name: 0 for each in answers[0].shown}
-    for answer in answers:
-        for each in answer.shown:
-            found[each.name] += each.above_low
-    return {
-        "of": room,
-        "kernel": draw.kernel,
-        "share": draw.share,
-        "seeds": len(answers),
-        "techniques": count,
-        "above": spread(
-            [_percent(sum(each.above_low for each in answer.shown), count) for answer in answers]
-        ),
-        "first": spread(
-            [_percent(sum(each.among_first for each in answer.shown), count) for answer in answers]
-        ),
-        "missed": [name for name, times in found.items() if times < OFTEN * len(answers)],
-    }
+    count = len(first["shown"])
+    above, early, whole = (
+        spread([_percent(sum(each[place] for each in part["shown"].values()), count) for part in parts])
+        for place in range(3)
+    )
+    missed = [
+        name for name in first["shown"] if sum(part["shown"][name][0] for part in parts) < OFTEN * len(parts)
+    ]
+    return {**cell, "techniques": count, "above": above, "first": early, "whole": whole, "missed": missed}
 
 
 def _percent(part: int, whole: int) -> int:
     return round(100 * part / whole)
 
 
-def _alarms(answers: Sequence[Answer]) -> Dict[str, int]:
+def _alarms(parts: Sequence[Dict[str, Any]]) -> Dict[str, int]:
     """How many draws have an innocent row above `low`, by its check and program, the most frequent first."""
     counts: Dict[str, int] = {}
-    for answer in answers:
-        for name in {f"{row['Finding']} {row['Process']}" for row in answer.above}:
+    for part in parts:
+        for name in set(part["alarms"]):
             counts[name] = counts.get(name, 0) + 1
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
@@ -126,6 +158,7 @@ def table() -> List[List[str]]:
                 str(cell["seeds"]),
                 _in_words(Spread(*cell["above"]), unit),
                 _in_words(Spread(*cell["first"]), unit) if unit else "-",
+                _in_words(Spread(*cell["whole"]), unit) if "whole" in cell else "-",
             ]
         )
     return rows

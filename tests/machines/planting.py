@@ -19,7 +19,9 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tu
 from volatility3.plugins.windows import tracefindings
 
 from tests.forge import context
+from tests.forge.phys import PAGE
 from tests.forge.process import Process
+from tests.forge.space import Space
 from tests.support import grid
 from tests.support.clean.host64 import Host64
 from winstacks.columns.words import LOW
@@ -48,11 +50,13 @@ class Shown(NamedTuple):
         name: of the technique
         place: of its first row among all of the machine, from 1 on; None if there is no row
         rows: its rows, the worst first
+        in_image: whether the stacks of its newest thread are in the image: the evidence of most techniques
     """
 
     name: str
     place: Optional[int]
     rows: List[Row]
+    in_image: bool = True
 
     @property
     def above_low(self) -> bool:
@@ -136,13 +140,15 @@ def _answer(pipe: Connection, draw: Draw, techniques: Sequence[Technique]) -> No
     image = host.kernel.image()
     for each in owned:
         each.technique.change(each.planted)
+    stacks = [_stack_pages(host, each) for each in owned]
     lost = missing.lose(host, draw.seed, draw.share) if draw.share else 0
+    whole = [all(space.holds(page) for space, page in pages) for pages in stacks]
     with tempfile.TemporaryDirectory() as folder:
         opened = context.open_image(image, pathlib.Path(folder))
         rows = [node.row for node in grid.run(opened, tracefindings.TraceFindings)]
     rows = [row for row in rows if row["Severity"] is not None]
     above = [] if techniques else [row for row in rows if row["Severity"] != LOW]
-    shown = [_shown(each, owned, rows) for each in owned]
+    shown = [_shown(each, owned, rows)._replace(in_image=in_image) for each, in_image in zip(owned, whole)]
     pipe.send(Answer(draw, len(host.kernel.processes), lost, above, shown))
     pipe.close()
 
@@ -156,6 +162,17 @@ def _planted(host: Host64, technique: Technique) -> _Owned:
     pids = {process.pid for process in host.kernel.processes} - known
     tids = {thread.tid for thread in system.threads} - threads
     return _Owned(technique, planted, pids, tids)
+
+
+def _stack_pages(host: Host64, own: _Owned) -> List[Tuple[Space, int]]:
+    """Returns the page in use of each stack of a technique's newest thread, with its address space."""
+    threads = [thread for thread in own.planted.threads if not own.tids or thread.tid in own.tids]
+    pages: List[Tuple[Space, int]] = []
+    for thread in threads[-1:]:
+        pages.append((host.kernel.space, thread.stack_base - PAGE))
+        if own.planted.space is not host.kernel.space:
+            pages.append((own.planted.space, thread.user_stack_base - PAGE))
+    return [(space, page) for space, page in pages if space.holds(page)]
 
 
 def _shown(own: _Owned, owned: Sequence[_Owned], rows: Sequence[Row]) -> Shown:

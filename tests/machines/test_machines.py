@@ -9,7 +9,7 @@ import json
 import pathlib
 import random
 import re
-from typing import List, Set
+from typing import Iterator, List, Sequence, Set
 
 import pytest
 
@@ -96,13 +96,38 @@ def test_a_room_counts_what_is_found_and_names_what_is_missed() -> None:
     low: List[planting.Row] = [{"Severity": "low"}]
     first, second = (planting.Draw("desktop", machines.KERNEL, 0.05, seed) for seed in (1, 2))
     answers = [
-        planting.Answer(first, 2, 9, [], [planting.Shown("one", 1, rows), planting.Shown("two", None, [])]),
+        planting.Answer(
+            first, 2, 9, [], [planting.Shown("one", 1, rows), planting.Shown("two", None, [], in_image=False)]
+        ),
         planting.Answer(second, 2, 9, [], [planting.Shown("one", 30, low), planting.Shown("two", None, [])]),
     ]
-    cell = measuring.of_room("room", answers)
+    cell = measuring.cell_of([measuring.part_of("room", answer) for answer in answers])
     assert (cell["seeds"], cell["techniques"]) == (2, 2)
-    assert (cell["above"], cell["first"]) == ((0, 0, 50), (0, 0, 50))
+    assert (cell["above"], cell["first"], cell["whole"]) == ((0, 0, 50), (0, 0, 50), (50, 50, 100))
     assert cell["missed"] == ["two"]
+
+
+def test_draws_that_were_measured_in_parts_are_joined(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two seeds one after the other give the cell that both at once give, and no draw is asked for again."""
+    asked: List[planting.Draw] = []
+
+    def ask(draws: Sequence[planting.Draw], techniques: object, jobs: int) -> Iterator[planting.Answer]:
+        asked.extend(draws)
+        for draw in draws:
+            rows: List[planting.Row] = [{"Finding": "unbacked", "Process": "a.exe"}] * draw.seed
+            yield planting.Answer(draw, 9, 10 * draw.seed, rows, [])
+
+    monkeypatch.setattr(planting, "ask", ask)
+    monkeypatch.setattr(measuring, "MACHINES", {"server": None})
+    for seeds in ([1], [1, 2]):
+        list(measuring.measure([machines.KERNEL], [0.05], seeds, {}, tmp_path, 1))
+    assert [draw.seed for draw in asked] == [1, 2]
+    cell = only(measuring.joined(tmp_path))
+    assert (cell["of"], cell["share"], cell["seeds"]) == ("server", 0.05, 2)
+    assert (cell["missing"], cell["above"]) == ((10, 10, 20), (1, 1, 2))
+    assert cell["alarms"] == {"unbacked a.exe": 2}
 
 
 def test_a_cold_page_is_missing_three_times_as_often_as_a_warm_one() -> None:

@@ -26,6 +26,7 @@ from tests.support import grid
 from tests.support.callstackimages import HEAD_RVA, StackImage
 from tests.support.callstackimages86 import StackImage86, user_modules
 from winstacks.findings.loststacks import LOST_STACKS
+from winstacks.rows.findings import NOTHING_FOUND
 
 X64 = ("win7-x64", "win10-x64", "win11-x64")
 X86 = ("win7-x86", "win10-x86")
@@ -50,11 +51,20 @@ def found(image: Image, check: str = "", **options: Any) -> List[Row]:
 
 
 def answered(image: Image, **options: Any) -> List[Row]:
-    """All rows of windows.tracefindings but those of lost stacks: forged threads have few pages."""
+    """All rows of windows.tracefindings but those of lost stacks (forged threads have few pages), and the one
+    for no finding."""
+    return [row for row in _rows(image, **options) if row["Finding"] not in (LOST_STACKS, NOTHING_FOUND)]
+
+
+def nothing_found(image: Image, **options: Any) -> List[str]:
+    """The sentences of windows.tracefindings that say that nothing was found."""
+    return [row["Evidence"] for row in _rows(image, **options) if row["Finding"] == NOTHING_FOUND]
+
+
+def _rows(image: Image, **options: Any) -> List[Row]:
     with tempfile.TemporaryDirectory() as folder:
         opened = context.open_image(image, pathlib.Path(folder))
-        rows = [node.row for node in grid.run(opened, tracefindings.TraceFindings, **options)]
-    return [row for row in rows if row["Finding"] != LOST_STACKS]
+        return [node.row for node in grid.run(opened, tracefindings.TraceFindings, **options)]
 
 
 def severities(image: Image, check: str, **options: Any) -> List[str]:

@@ -27,7 +27,8 @@ from winstacks.options import CHECKS, SEVERITIES
 WAIT_EX = "kernelbase!WaitForSingleObjectEx"
 COLUMNS = [
     *("ImageId", "Severity", "Confidence", "Finding", "PID", "Process", "ProcessOffset", "TID", "Kind"),
-    *("Frame", "Address", "Symbol", "How", "Evidence", "Innocent", "Technique", "StackKey", "TraceId"),
+    *("Frame", "Address", "Symbol", "How", "Evidence", "Innocent", "Group", "Next"),
+    *("Technique", "StackKey", "TraceId"),
     "Status",
 ]
 

@@ -13,7 +13,7 @@ class TraceFindings(interfaces.plugins.PluginInterface):
     """Lists suspicious stacks, with the reasons: named checks, worst finding first, with evidence.
 
     Each finding states evidence that a second examiner can check, and innocent explanations. A check that
-    could not run has a row at the end. No rows: these checks found nothing.
+    could not run has a row at the end. A row says what was examined if nothing was found.
     """
 
     _required_framework_version = (2, 26, 0)

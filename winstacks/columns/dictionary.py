@@ -433,16 +433,13 @@ _ALL = (
     Column(
         "Finding",
         STR,
-        "Name of the check; `lost_stacks`: the stacks of a process that no check could examine; `summary`: "
-        "with --summary the row of a process.",
+        "Name of the check; `lost_stacks`: stacks of a process that no check could examine; `summary`: the "
+        "row of a process; `nothing_found`: Evidence has what was examined.",
     ),
-    Column(
-        "Evidence",
-        STR,
-        "Facts that a second examiner can check: VAD, page table entry, bytes, lists; or the reason why a "
-        "check did not run.",
-    ),
+    Column("Evidence", STR, "Facts that a second examiner can check; or the reason why a check did not run."),
     Column("Innocent", STR, "Harmless explanations of the finding that this process has."),
+    Column("Group", STR, "Head line of the findings about one process, in the kernel about one place."),
+    Column("Next", STR, "Command that shows or writes what the finding is about."),
     Column("Technique", STR, "IDs of MITRE ATT&CK techniques that look like this."),
 )
 

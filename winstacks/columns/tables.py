@@ -133,7 +133,7 @@ TABLES: Dict[str, Tuple[Column, ...]] = {
     ),
     "tracefindings": _table(
         "ImageId, Severity, Confidence, Finding, PID, Process, ProcessOffset, TID, Kind, Frame, Address, "
-        "Symbol, How, Evidence, Innocent, Technique, StackKey, TraceId, Status",
+        "Symbol, How, Evidence, Innocent, Group, Next, Technique, StackKey, TraceId, Status",
     ),
     "minidump": _table(f"{_SPACE}, TID, Member, Value, Unsure, NotSaved, Status, File output"),
     "info": _table(f"PID, Process, TID, Member, Value, Part, {_FRAME}, How, Status"),

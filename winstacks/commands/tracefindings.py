@@ -46,6 +46,7 @@ class TraceFindings(Command[StackRecord, StackRecord]):
 
     def finish(self) -> Iterator[Row]:
         found = self._findings.found()
+        yield from rows.nothing_found(self.image, found, self._severities, self._findings.examined)
         if self.option("summary"):
             yield from rows.summary(self.image, found, self._severities)
         in_short = bool(self.option("brief")) and not self.option("unchecked")

@@ -25,6 +25,10 @@ from .facts import CheckFacts
 NONE_KNOWN = "nothing known in this process"
 """The text of Innocent if nothing else in the process explains a finding."""
 
+OF_MEMORY = "windows.vadinfo --pid {pid} --address {address} --dump"
+OF_THREAD = "windows.callstacks --tid {tid}"
+"""Commands that show what a finding is about: memory of a process, or a thread."""
+
 _DOUBTS = words_that(Means.DISAGREES)
 """Words of a stack's Status that a finding has, too: two structures disagree."""
 
@@ -46,6 +50,7 @@ class Finding(NamedTuple):
         technique: ID of ATT&CK if it differs from the check's own
         status: status of the data that the check found
         of_threads: whether the row counts threads with the same finding, and not stacks
+        acted_on: name of another process that the finding's process opened; "" if it opened none
     """
 
     severity: str
@@ -65,6 +70,7 @@ class Finding(NamedTuple):
     technique: str = ""
     status: Status = NOTHING
     of_threads: bool = False
+    acted_on: str = ""
 
     @property
     def is_explained(self) -> bool:
@@ -87,6 +93,9 @@ class Check(NamedTuple):
         severities: text: which findings have which severity
         innocent: text: harmless causes of such findings
         needs: text: why the check could not run if there was no such stack
+        head: text: what such a finding is, in the head line of a story
+        command: plugin and options that show what a finding is about; a finding without the values that it
+            names has another command, see `rows.nextcommand`
         unchecked: function that yields why parts of the check could not run; by default `CheckFacts.left_out`
             of its name
         kernel: whether the check needs structures of a kernel, which a dump of one process lacks
@@ -102,6 +111,8 @@ class Check(NamedTuple):
     innocent: str
     next_steps: str
     needs: str = ""
+    head: str = ""
+    command: str = OF_THREAD
     of_stack: Optional[OfStack] = None
     of_image: Optional[OfImage] = None
     unchecked: Optional[Unchecked] = None

@@ -5,10 +5,15 @@
 from __future__ import annotations
 
 from ..columns.words import KERNEL
+from ..memory.decode.status import has_status
+from ..memory.decode.statuscodes import words_that
+from ..memory.decode.statusmeanings import Means
 from ..names.decode.grounds import ENTRIES, GROUND, GROUND_MODULES, KERNEL_MODULES, is_ground
 from ..stacklist.stack import StackRecord
 
-__all__ = ["ENTRIES", "GROUND", "GROUND_MODULES", "ends_in_ground", "in_ground_module"]
+__all__ = ["ENTRIES", "GROUND", "GROUND_MODULES", "ends_in_ground", "in_ground_module", "may_end_in_ground"]
+
+_EXPORTS_LOST = words_that(Means.EXPORTS_LOST)
 
 
 def ends_in_ground(stack: StackRecord) -> bool:
@@ -17,6 +22,18 @@ def ends_in_ground(stack: StackRecord) -> bool:
         bool(stack.frames)
         and in_ground_module(stack)
         and is_ground(stack.frames[-1].details.function, stack.kind == KERNEL)
+    )
+
+
+def may_end_in_ground(stack: StackRecord) -> bool:
+    """Returns whether a stack ends in such a function, or in one of their module whose names are not in the
+    image."""
+    if ends_in_ground(stack):
+        return True
+    return (
+        bool(stack.frames)
+        and in_ground_module(stack)
+        and has_status(stack.frames[-1].details.status, *_EXPORTS_LOST)
     )
 
 

@@ -42,6 +42,7 @@ from .facts import CheckFacts, list_in_words
 from .finding import Check, Finding, OfStack, doubts_of
 from .loststacks import LostProcessStacks
 from .shadowstacks import confirmed
+from .stories import heads
 
 MAX_FINDINGS = 1 << 16
 """The most findings of one check that are stored."""
@@ -65,6 +66,7 @@ class Outcome(NamedTuple):
         check: the check; None if stacks of a process were lost, which concerns several checks
         finding: the finding; None if the check could not run
         stacks: number of stacks, or threads, with the same finding, or of lost stacks
+        story: head line of the findings to which this one belongs, see `stories`; "" of what is no finding
     """
 
     check: Optional[Check]
@@ -72,6 +74,21 @@ class Outcome(NamedTuple):
     stacks: int = 0
     reason: str = ""
     process: Optional[LostProcessStacks] = None
+    story: str = ""
+
+
+class Examined(NamedTuple):
+    """What was examined: how many checks ran, and on how many stacks of how many processes."""
+
+    checks: int
+    stacks: int
+    processes: int
+
+    @property
+    def in_words(self) -> str:
+        """The text for a reader."""
+        checks = "1 check" if self.checks == 1 else f"{self.checks} checks"
+        return f"{checks} examined {self.stacks} stacks of {self.processes} processes"
 
 
 class FindingOrder(NamedTuple):
@@ -205,6 +222,8 @@ class Findings:
         self._traces = StackCollector(symbolizer, watch=watch)
         self._gathered = [_Gathering(check_named(check)) for check in CHECKS if not checks or check in checks]
         self._kernel = bool(symbolizer.image.table_name)
+        self._stacks = 0
+        self._processes: Set[int] = set()
         self._running = [item for item in self._gathered if not _impossible(item.check, symbolizer.image)]
 
     def examine(self, totals: Optional[Totals] = None) -> Iterator[StackRecord]:
@@ -229,6 +248,9 @@ class Findings:
 
         Callers that list the stacks themselves call this for each stack, and then `end` once.
         """
+        if stack.frames:
+            self._stacks += 1
+            self._processes.add(stack.space.eprocess)
         if stack.is_lost or stack.hides_others:
             self._facts.lost.add(stack)
         for gathering in self._running:
@@ -236,6 +258,11 @@ class Findings:
                 gathering.ran = gathering.ran or bool(stack.frames)
                 if gathering.check.of_stack:
                     gathering.add(self._facts.image.possible(self._found_in(stack, gathering.check.of_stack)))
+
+    @property
+    def examined(self) -> Examined:
+        """What the checks that could run have examined."""
+        return Examined(sum(each.ran for each in self._running), self._stacks, len(self._processes))
 
     def _found_in(self, stack: StackRecord, check: OfStack) -> Iterator[Finding]:
         """Yields the findings in a stack; How notes if a shadow stack confirms the frame."""
@@ -273,7 +300,13 @@ class Findings:
         """Returns the findings, worst first, followed by the reasons why checks could not run."""
         found = [outcome for gathered in self._gathered for outcome in gathered.found()]
         unchecked = [outcome for gathered in self._gathered for outcome in gathered.reasons(self._facts)]
-        return [*_worst_first(found), *unchecked, *self._of_lost()]
+        return [*self._told(_worst_first(found)), *unchecked, *self._of_lost()]
+
+    def _told(self, found: Sequence[Outcome]) -> Iterator[Outcome]:
+        """Yields findings with the story of each."""
+        told = [(each.check, each.finding) for each in found if each.check and each.finding]
+        for outcome, head in zip(found, heads(told, self._facts)):
+            yield outcome._replace(story=head)
 
 
 def agreement(found: Iterable[Outcome]) -> List[str]:

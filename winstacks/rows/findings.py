@@ -11,7 +11,7 @@ from volatility3.framework import exceptions, interfaces
 from ..columns.commands import for_input
 from ..findings.finding import Check, Finding, brief_evidence
 from ..findings.loststacks import LOST_STACKS
-from ..findings.registry import Outcome, agreement, check_named
+from ..findings.registry import Examined, Outcome, agreement, check_named
 from ..memory.decode.status import status, text
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import ShortText, counted, with_address
@@ -20,14 +20,18 @@ from ..options import CHECKS, SEVERITIES
 from ..stacklist.imagefacts import identity
 from . import briefgrid
 from .grid import NOT_APPLICABLE, Grid, Hex, Row, or_not_applicable, or_unreadable
+from .nextcommand import next_command
 from .requested import input_kind
 
 FINDINGS = Grid.for_plugin("tracefindings")
 _NOT_CHECKED = FINDINGS.maker("ImageId", "Finding", "Evidence", "Technique", "Status")
 _OF_PROCESS = FINDINGS.maker(
-    "ImageId", "Severity", "Confidence", "Finding", "PID", "Process", "ProcessOffset", "Evidence"
+    "ImageId", "Severity", "Confidence", "Finding", "PID", "Process", "ProcessOffset", "Evidence", "Group"
 )
 _LOST = FINDINGS.maker("ImageId", "Finding", "PID", "Process", "ProcessOffset", "Evidence", "Status")
+_NOTHING = FINDINGS.maker("ImageId", "Finding", "Evidence")
+NOTHING_FOUND = "nothing_found"
+"""The column Finding in the row that stands for no finding."""
 SUMMARY = "summary"
 """The column Finding in the summary row of a process."""
 _FOUND = FINDINGS.maker(*FINDINGS.names)
@@ -66,8 +70,28 @@ def summary(image: Image, found: Iterable[Outcome], severity: Collection[str] = 
             or_unreadable(space.known_name),
             offset,
             evidence,
+            outcomes[0].story,
         )
         yield 0, _OF_PROCESS(*row)
+
+
+def nothing_found(
+    image: Image, found: Iterable[Outcome], severity: Collection[str], examined: Examined
+) -> Iterator[Row]:
+    """Yields a row that says what was examined, if no finding has one of the severities.
+
+    Args:
+        found: the outcomes
+        severity: the severities to show
+    """
+    findings = [outcome.finding for outcome in found if outcome.finding is not None]
+    if any(finding.severity in severity for finding in findings):
+        return
+    least = "" if len(severity) == len(SEVERITIES) else f" of severity {' or '.join(severity)}"
+    text = f"no finding{least}: {examined.in_words}"
+    if findings:
+        text += f"; {len(findings)} {'is' if len(findings) == 1 else 'are'} of a lower severity"
+    yield 0, _NOTHING(image.service(identity).image_id, NOTHING_FOUND, text)
 
 
 def rows(
@@ -144,6 +168,8 @@ def _row(image: Image, image_id: str, found: Outcome) -> Tuple[object, ...]:
         or_not_applicable(finding.how),
         ShortText(*(with_count(form, found) for form in (evidence, brief_evidence(evidence)))),
         finding.innocent,
+        found.story,
+        or_not_applicable(next_command(image, found)),
         finding.technique or found.check.technique,
         or_not_applicable(None if keys is None else keys.stack),
         or_not_applicable(finding.trace_id),

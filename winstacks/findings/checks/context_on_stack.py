@@ -178,6 +178,7 @@ CHECK = Check(
     "CONTEXT, and the check leaves it out.",
     "Look at the other CONTEXTs near it, and at the memory to which their arguments point.",
     "no thread has a stack in user mode",
+    head="a CONTEXT that leads to a function of sleep masks",
     of_stack=check_stack,
     intel=True,
 )

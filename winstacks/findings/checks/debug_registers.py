@@ -129,6 +129,7 @@ CHECK = Check(
     "A debugger that has detached, copy protection, profilers.",
     "Look at the exception handlers of the process; windows.trapframes --tid shows all registers.",
     "no thread has a stack in user mode",
+    head="a hardware breakpoint in a system DLL",
     of_stack=check_stack,
     intel=True,
 )

@@ -22,7 +22,7 @@ from ...process.regions import WINDOWS, is_beneath
 from ...stacklist.stack import StackRecord
 from ..code.explanations import explained, untold
 from ..facts import CheckFacts
-from ..finding import NONE_KNOWN, Check, Finding, FramePlace, place_finding, unbacked_frames
+from ..finding import NONE_KNOWN, OF_MEMORY, Check, Finding, FramePlace, place_finding, unbacked_frames
 
 NAME = "foreign_handle"
 
@@ -78,6 +78,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     memory = facts.memory(stack.acting or stack.space, place.address)
     evidence = ShortText(f"{handle}, {rights}; {memory}", handle)
     finding = place_finding(stack, place, severity, LIKELY, evidence, innocent, group)
+    finding = finding._replace(acted_on=opened.name.partition(" ")[2] or opened.name)
     yield finding._replace(technique=_CREDENTIALS) if opened.is_lsass else finding
 
 
@@ -149,6 +150,8 @@ CHECK = Check(
     "Debuggers, installers and security products open other processes.",
     "Look at the other process: windows.traces --pid; at the handle: windows.handletraces --handle.",
     "no process traces its handles",
+    head="a handle",
+    command=OF_MEMORY,
     of_stack=check_stack,
     unchecked=unchecked,
     kernel=True,

@@ -54,6 +54,7 @@ CHECK = Check(
     "A call with a jump through a pointer behind it, as in thunks.",
     "Look at the frames around it with windows.callstacks --tid: the registers show the target of the jump.",
     "no thread has a stack in user mode",
+    head="a return to a gadget",
     of_stack=check_stack,
     intel=True,
 )

@@ -161,6 +161,8 @@ CHECK = Check(
     "An image is not a snapshot: a process or thread that started or ended during acquisition may be on "
     "some lists only. The check leaves out processes that have exited.",
     "Compare windows.pslist, windows.psscan and windows.thrdscan; dump the process by its offset.",
+    head="a process or thread that a list lacks",
+    command="windows.psscan --pid {pid}",
     of_stack=check_thread,
     of_image=check_image,
     unchecked=unchecked,

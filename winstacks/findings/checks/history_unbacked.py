@@ -9,8 +9,9 @@ from typing import Iterator, Set
 from ...columns.words import CERTAIN, HIGH, KINDS, LIKELY, LOW, MEDIUM, PRIVATE, THREAD_KINDS, UNMAPPED
 from ...stacklist.stack import StackRecord
 from ..code.explanations import explained_at, untold
+from ..code.surroundings import with_surroundings
 from ..facts import CheckFacts
-from ..finding import Check, Finding, place_finding, unbacked_frames
+from ..finding import OF_MEMORY, Check, Finding, place_finding, unbacked_frames
 
 NAME = "history_unbacked"
 RECORDING = tuple(kind for kind in KINDS if kind not in THREAD_KINDS)
@@ -42,7 +43,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
             # The other frames of this stack in the same memory cannot be rated higher.
             worst.add(start)
         confidence = LIKELY if lower else CERTAIN
-        evidence = facts.memory(space, place.address)
+        evidence = with_surroundings(stack, place, facts)
         yield place_finding(stack, place, severity, confidence, evidence, innocent, group)
 
 
@@ -58,6 +59,8 @@ CHECK = Check(
     "As for unbacked; also memory that was freed and is used for something else now.",
     "Dump the range with windows.vadinfo --dump; windows.traces --unbacked shows all traces.",
     "the image has no recorded stack",
+    head="a recorded call by code that no file backs",
+    command=OF_MEMORY,
     of_stack=check_stack,
     unchecked=untold,
 )

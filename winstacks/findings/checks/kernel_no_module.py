@@ -82,6 +82,7 @@ CHECK = Check(
     "`<rom>` is memory mapped to physical C0000h-FFFFFh, where QEMU's kvmvapic runs.",
     "Read the memory there with volshell -w; compare windows.modules with windows.modscan.",
     "no stack has a frame",
+    head="kernel code in no module",
     of_stack=check_stack,
     small_dump=True,
 )

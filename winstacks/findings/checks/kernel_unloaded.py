@@ -44,6 +44,7 @@ CHECK = Check(
     "A driver that did its work and was unloaded leaves such traces.",
     "Look for the driver's file and its service; windows.unloadedmodules shows when the driver was unloaded.",
     "no stack has a frame",
+    head="kernel code where a module was unloaded",
     of_stack=check_stack,
     small_dump=True,
 )

@@ -8,6 +8,7 @@ import functools
 from typing import Iterator, NamedTuple, Optional, Tuple
 
 from ...columns.words import CERTAIN, HIGH, IMAGE, LIKELY, LOW, MAPPED, MEDIUM, POSSIBLE, TRAP, USER, WOW64
+from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.text import cell, counted
 from ...memory.image import AddressSpace
 from ...names.decode.pe import HeaderError, read_headers
@@ -18,9 +19,10 @@ from ..code.copies import NO_IMAGE, NOT_IN_MEMORY, Comparison, Mapping
 from ..code.differing import Ranges
 from ..code.functions import function_at
 from ..code.jumps import ENTRY, Read, follow_jumps
+from ..code.lostways import over_lost_pages
 from ..code.relays import Hooked
 from ..facts import CheckFacts
-from ..finding import NONE_KNOWN, Check, Finding, FramePlace, place_finding, unbacked_frames
+from ..finding import NONE_KNOWN, OF_MEMORY, Check, Finding, FramePlace, place_finding, unbacked_frames
 
 NAME = "modified_code"
 
@@ -36,6 +38,10 @@ _BARRIERS = ("JIT_WriteBarrier", "JIT_CheckedWriteBarrier", "JIT_ByRefWriteBarri
 _CLR = ("clr", "coreclr", "mscorwks")
 _WRITABLE = 1 << 31
 """IMAGE_SCN_MEM_WRITE."""
+_BESIDE = "the bytes may be of the function beside it: no function table in the image shows where it begins"
+_ALIKE = "the others have the same bytes; whether the file has them is unknown: its page is not in the image"
+_NEAR = 0x10
+"""Bytes before and behind a frame that are of its function, whose start is unknown."""
 _ONE_OTHER = "only one other process maps the file, and that one may be changed"
 
 
@@ -57,12 +63,14 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         assessment = facts.find_once(NAME, space, place.at, functools.partial(_assess, space, place, facts))
         if assessment is None:
             continue
-        confidence = POSSIBLE if assessment.found.others == 1 else CERTAIN if place.how == TRAP else LIKELY
+        severity, innocent = assessment.severity, assessment.innocent
+        if place.guessed:
+            place, severity, innocent = over_lost_pages(stack, place, severity, innocent, facts)
+        one = assessment.found.others == 1 and not assessment.found.alike
+        confidence = POSSIBLE if one else CERTAIN if place.how == TRAP else LIKELY
         evidence = f"{_shown(space, assessment.found, facts)}; {facts.memory(space, place.address)}"
         group = (space.layer_name, assessment.entry)
-        yield place_finding(
-            stack, place, assessment.severity, confidence, evidence, assessment.innocent, group
-        )
+        yield place_finding(stack, place, severity, confidence, evidence, innocent, group)
 
 
 def _assess(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Optional[_Assessment]:
@@ -74,16 +82,27 @@ def _assess(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Option
             NAME, comparison.reason, place.frame.details.module or place.name.symbol.partition("+")[0]
         )
     if not comparison.ranges:
-        return _led_elsewhere(space, entry, comparison, facts)
+        led = _led_elsewhere(space, entry, comparison, facts)
+        if led is None and comparison.private and facts.copies.is_private(space, place.at):
+            return _Assessment(LOW, _ALIKE, place.at // PAGE_SIZE * PAGE_SIZE, comparison)
+        return led
+    beside = entry is None and not _is_near(place.at, comparison.ranges)
     entry = comparison.ranges[0][0] if entry is None else entry
     severity, innocent = _explained(space, entry, comparison.ranges, facts)
+    if severity == HIGH and beside:
+        severity, innocent = LOW, _BESIDE
     if severity == HIGH and _is_barrier(space, place, comparison.ranges, facts):
         severity, innocent = LOW, _BARRIER
-    if severity == HIGH and not comparison.others and not comparison.file:
+    if severity == HIGH and (comparison.alike or not (comparison.others or comparison.file)):
         severity, innocent = _by_the_section(space, comparison.ranges[0][0], innocent, facts)
-    if comparison.others == 1 and innocent == NONE_KNOWN:
+    if comparison.others == 1 and not comparison.alike and innocent == NONE_KNOWN:
         innocent = _ONE_OTHER
     return _Assessment(severity, innocent, entry, comparison)
+
+
+def _is_near(at: int, changed: Ranges) -> bool:
+    """Returns whether changed bytes are those of the frame's call, or next to it."""
+    return any(low <= at + _NEAR and at - _NEAR < high for low, high in changed)
 
 
 def _is_barrier(space: AddressSpace, place: FramePlace, changed: Ranges, facts: CheckFacts) -> bool:
@@ -191,6 +210,8 @@ def _changed(mapping: Mapping, first: int, last: int, facts: CheckFacts) -> Opti
 
 def _shown(space: AddressSpace, comparison: Comparison, facts: CheckFacts) -> str:
     """Returns the first changed bytes, and the bytes of another process."""
+    if comparison.private and not comparison.ranges:
+        return f"a private copy of the page, as {comparison.alike} other processes have"
     low = comparison.ranges[0][0]
     high = min(comparison.ranges[-1][1], low + _SHOWN)
     mine = _reader(space, facts)(low, high - low)
@@ -199,6 +220,8 @@ def _shown(space: AddressSpace, comparison: Comparison, facts: CheckFacts) -> st
     others = (
         f"the file {cell(file_name)}"
         if file_name
+        else f"the section of the file; {comparison.alike} other processes have the same bytes"
+        if comparison.alike
         else "the section of the file, which no other process maps or has in memory"
         if not comparison.others
         else f"most of {comparison.others} processes"
@@ -233,13 +256,16 @@ CHECK = Check(
     "A thread was interrupted in a function, or will return to it, whose bytes differ from those in "
     "most processes that map the same file: the function is hooked or overwritten.",
     "high. medium if only the section of the file could be compared. low if that section is writable; "
-    "for write barriers of CLR; if the first bytes jump into another image, or through private code "
-    "into an image in all processes, or elsewhere in every child of a program that starts itself; and "
+    "if the bytes may be of the function beside, because no function table is in the image; for write "
+    "barriers of CLR; if the first bytes jump into another image, or through private code into an image in "
+    "all processes, or elsewhere in every child of a program that starts itself; and "
     "for frames that a scan found",
     "Security products and debuggers hook functions; browsers do so in their sandboxed children; some "
     "programs unpack themselves.",
     "Dump the module with windows.dlllist --dump, and compare it with the module of another process.",
     "no thread has a stack in user mode",
+    head="code that differs from its copies",
+    command=OF_MEMORY,
     of_stack=check_stack,
     unchecked=unchecked,
     intel=True,

@@ -23,8 +23,9 @@ from ...process.regions import Region
 from ...process.vads import regions
 from ...stacklist.modules import ModuleIdentities
 from ...stacklist.stack import StackRecord
+from ..code.lostways import over_lost_pages
 from ..facts import CheckFacts
-from ..finding import NONE_KNOWN, Check, Finding, FramePlace, place_finding, unbacked_frames
+from ..finding import NONE_KNOWN, OF_MEMORY, Check, Finding, FramePlace, place_finding, unbacked_frames
 
 NAME = "module_mismatch"
 
@@ -70,6 +71,8 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         severity, evidence, innocent = assessment.reason
         evidence = f"{evidence}; {facts.memory(space, place.address)}"
         group = (space.layer_name, assessment.start)
+        if place.guessed:
+            place, severity, innocent = over_lost_pages(stack, place, severity, innocent, facts)
         finding = place_finding(stack, place, severity, LIKELY, evidence, innocent, group)
         yield finding._replace(technique=_NO_FILE) if assessment.gone else finding
 
@@ -201,5 +204,7 @@ CHECK = Check(
     "has it.",
     "Compare windows.ldrmodules with windows.vadinfo, and dump both: windows.vadinfo --dump.",
     "no thread has a stack in user mode",
+    head="a module that disagrees with its file",
+    command=OF_MEMORY,
     of_stack=check_stack,
 )

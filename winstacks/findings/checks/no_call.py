@@ -44,6 +44,7 @@ CHECK = Check(
     "dispatchers of ntdll.",
     "Look at the frames around it with windows.callstacks --tid; the true callers may be further out.",
     "no thread has a stack in user mode",
+    head="a return address that no call made",
     of_stack=check_stack,
     intel=True,
 )

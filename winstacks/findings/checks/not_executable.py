@@ -12,7 +12,7 @@ from ..code.explanations import UNTOLD, untold
 from ..code.refused import refused_place
 from ..code.returns import settled
 from ..facts import CheckFacts
-from ..finding import NONE_KNOWN, Check, Finding, place_finding, unbacked_frames
+from ..finding import NONE_KNOWN, OF_MEMORY, Check, Finding, place_finding, unbacked_frames
 
 _NO_BIT = "the page tables have no bit that forbids execution"
 _NARROW = "a 32-bit process may run code in any page: in a dump only the exception shows memory of data"
@@ -69,6 +69,8 @@ CHECK = Check(
     "Runtimes that make their code non-executable while they write to it; a thread that is about to crash.",
     "Compare the range with recorded traces: windows.traces --unbacked --pid.",
     "no stack of a thread could be walked",
+    head="a frame in memory that is not executable",
+    command=OF_MEMORY,
     of_stack=check_stack,
     unchecked=unchecked,
 )

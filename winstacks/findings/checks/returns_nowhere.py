@@ -72,6 +72,7 @@ CHECK = Check(
     "Look at the stack above that frame with volshell -w; windows.callstacks --tid --candidates shows what "
     "may be return addresses.",
     "no thread has a stack in user mode",
+    head="a return to no memory",
     of_stack=check_stack,
     intel=True,
 )

@@ -22,7 +22,7 @@ from ...names.symbolizer import KnownModule
 from ...stacklist.stack import StackRecord
 from ..code.copies import NOT_IN_MEMORY
 from ..facts import CheckFacts
-from ..finding import NONE_KNOWN, Check, Finding, FramePlace, place_finding, unbacked_frames
+from ..finding import NONE_KNOWN, OF_MEMORY, Check, Finding, FramePlace, place_finding, unbacked_frames
 
 NAME = "section_not_code"
 
@@ -127,5 +127,7 @@ CHECK = Check(
     "Programs that unpack or protect themselves run code in such sections.",
     "Compare the memory there with the module's file: --binaries; dump it with windows.dlllist --dump.",
     "no stack of a thread could be walked",
+    head="code in a section that is not for code",
+    command=OF_MEMORY,
     of_stack=check_stack,
 )

@@ -66,6 +66,7 @@ CHECK = Check(
     "stack.",
     "Compare the frames with the rows of windows.callstacks --tid; look at both stacks with volshell -w.",
     "no stack of a thread could be walked",
+    head="a frame that the shadow stack lacks",
     of_stack=check_stack,
     unchecked=unchecked,
     kernel=True,

@@ -75,5 +75,6 @@ CHECK = Check(
     "Look at the memory at the stack pointer with windows.vadinfo; windows.trapframes --tid shows the "
     "registers.",
     "no thread has a stack in user mode",
+    head="a stack pointer outside the thread's stack",
     of_stack=check_stack,
 )

@@ -28,7 +28,7 @@ from ..code.closures import closure_target
 from ..code.explanations import explained, untold
 from ..code.relays import BASIC
 from ..facts import CheckFacts
-from ..finding import Check, Finding, thread_finding, unbacked_frames
+from ..finding import OF_MEMORY, Check, Finding, thread_finding, unbacked_frames
 
 NAME = "start_mismatch"
 
@@ -170,6 +170,8 @@ CHECK = Check(
     "been unloaded.",
     "Look at the memory of the start with windows.vadinfo, and at the thread with windows.callstacks --tid.",
     "no stack of a thread could be walked",
+    head="a thread's start outside all files",
+    command=OF_MEMORY,
     of_stack=check_stack,
     unchecked=unchecked,
 )

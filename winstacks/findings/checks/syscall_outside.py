@@ -35,7 +35,7 @@ from ...traps.state import TrapState
 from ..code.explanations import explained
 from ..code.stubs import ENTERING, LONGEST, number_before, patched_stubs, start_of
 from ..facts import CheckFacts
-from ..finding import Check, Finding, FramePlace, place_finding, unbacked_frames
+from ..finding import OF_MEMORY, Check, Finding, FramePlace, place_finding, unbacked_frames
 
 STUBS = ("ntdll", "win32u", "wow64win", "wow64cpu")
 """Windows modules that make system calls."""
@@ -193,6 +193,8 @@ CHECK = Check(
     "of Linux; copy protection and security products may make system calls of their own.",
     "Dump the range with windows.vadinfo --dump; look at the callers with windows.callstacks --tid.",
     "no thread has a stack in user mode",
+    head="a system call that no stub made",
+    command=OF_MEMORY,
     of_stack=check_stack,
     unchecked=unchecked,
     intel=True,

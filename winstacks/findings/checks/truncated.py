@@ -168,5 +168,6 @@ CHECK = Check(
     "taken.",
     "Look at the stack above the outermost frame; windows.callstacks --tid shows the rest of the thread.",
     "no stack of a thread could be walked",
+    head="a stack that ends where no thread begins",
     of_stack=check_stack,
 )

@@ -12,30 +12,43 @@ from ...columns.words import (
     LIKELY,
     LOW,
     MAPPED,
-    MEDIUM,
     POSSIBLE,
     PRIVATE,
+    SCAN,
     THREAD_KINDS,
     TRAP,
     UNMAPPED,
 )
 from ...memory.decode.machine import Machine
+from ...memory.decode.text import ShortText, short_of
 from ...memory.image import AddressSpace
 from ...process.processlist import process_member
 from ...stacklist.stack import StackRecord
 from ..code.explanations import explained_at, untold
-from ..code.lostways import WHY, is_lost_way
+from ..code.leftovers import leftovers
+from ..code.lostways import over_lost_pages
 from ..code.refused import refused_place
 from ..code.returns import settled
 from ..code.stubs import LONGEST, number_before, patched_stubs, start_of
+from ..code.surroundings import with_surroundings
 from ..facts import CheckFacts
-from ..finding import NONE_KNOWN, Check, Finding, FramePlace, place_finding, unbacked_frames
+from ..finding import (
+    NONE_KNOWN,
+    OF_MEMORY,
+    Check,
+    Finding,
+    FramePlace,
+    place_finding,
+    thread_finding,
+    unbacked_frames,
+)
 
 NAME = "unbacked"
 
 
 def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the frames in private executable memory; one for each range."""
+    yield from _left_on(stack, facts)
     refused = refused_place(stack, facts)
     for place in unbacked_frames(stack, PRIVATE, UNMAPPED, MAPPED):
         if facts.executable(stack.space, place.at) is False or place == refused:
@@ -47,15 +60,28 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         copied = _copied(stack.space, place.address, facts) if place.how == TRAP else None
         if copied is not None:
             severity, innocent = LOW, copied
-        if severity == HIGH and innocent.startswith(NONE_KNOWN) and is_lost_way(stack, place, facts):
-            place, severity, lower = place._replace(guessed=False), MEDIUM, True
-            innocent = f"{innocent}; {WHY}"
+        if place.guessed and severity == HIGH and innocent.startswith(NONE_KNOWN):
+            place, severity, innocent = over_lost_pages(stack, place, severity, innocent, facts)
+            lower = lower or not place.guessed
         sure = place.how == TRAP and not lower
         confidence = CERTAIN if sure else POSSIBLE if lower and place.how != TRAP else LIKELY
         vad = facts.vad(stack.space, place.at)
         group = (stack.trace_id, None if vad is None else vad.start)
-        evidence = facts.memory(stack.space, place.address)
+        evidence = with_surroundings(stack, place, facts)
         yield place_finding(stack, place, severity, confidence, evidence, innocent, group)
+
+
+def _left_on(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
+    """Yields values that lead into such memory, on parts of a stack to which no walk leads for lost pages."""
+    for left in leftovers(stack, facts):
+        group = (stack.trace_id, left.region)
+        memory = facts.memory(stack.space, left.address)
+        evidence = ShortText(f"{memory}; the stack has the address at {left.slot:#x}", short_of(memory))
+        finding = thread_finding(
+            *(stack, left.thread, left.severity, POSSIBLE, evidence, left.innocent, left.address),
+            facts.namer(stack.space).name(left.address).symbol,
+        )
+        yield finding._replace(group=group, how=SCAN)
 
 
 def _is_view(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:
@@ -109,6 +135,8 @@ CHECK = Check(
     "products. If a runtime is only loaded, Innocent names it, and Confidence is lower.",
     "Dump the range with windows.vadinfo --dump; look at the frames around it with windows.callstacks.",
     "no stack of a thread could be walked",
+    head="code that no file backs",
+    command=OF_MEMORY,
     of_stack=check_stack,
     unchecked=unchecked,
 )

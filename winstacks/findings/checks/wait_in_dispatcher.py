@@ -8,16 +8,19 @@ the stack. An ordinary program waits in a callback of its own, which lies betwee
 
 from __future__ import annotations
 
-from typing import Iterator, List, Tuple
+import functools
+from typing import FrozenSet, Iterator, List, Tuple
 
 from ...columns.words import (
     BY_CALL,
     FRAME_POINTER,
+    IMAGE,
     LIKELY,
     LOW,
     MEDIUM,
     NEAREST,
     PRIVATE,
+    SYSCALL,
     TRAP,
     UNMAPPED,
     USER,
@@ -26,6 +29,8 @@ from ...columns.words import (
 from ...memory.decode.machine import Machine
 from ...memory.decode.text import ShortText
 from ...memory.image import AddressSpace
+from ...names.decode import exports
+from ...names.decode.pe import HeaderError, read_headers
 from ...names.decode.rules import undecorated
 from ...stacklist.stack import StackRecord
 from ...waits.chains import described
@@ -72,7 +77,7 @@ RETURN = "KiFastSystemCallRet"
 call."""
 
 _MODULES = ("ntdll", "kernel32", "kernelbase")
-_JUMP = "a callback that ends with a jump to the wait"
+_JUMP = "a callback that ends with a jump to the wait, or to the function of Windows"
 _CHAIN = "a 32-bit callback without a frame pointer, which is not on the chain of frames"
 _NAMELESS = ShortText(
     "without symbols of ntdll (--fetch-symbols) the functions of its thread pool have no names",
@@ -88,7 +93,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         return
     if _is_in(first, (RETURN,)):
         first = next(frames, None)
-    if first is None or not _is_in(first, WAITS):
+    if first is None or not (_is_in(first, WAITS) or _is_service(stack, first, facts)):
         return
     if not _has_names(stack.space, facts):
         facts.leave_out(NAME, _NAMELESS, stack.space.process)
@@ -110,7 +115,7 @@ def _called(
         severity, _, innocent = explained(stack.space, callback.at, facts)
         severity = LOW if severity == LOW else MEDIUM
         evidence += f" through {callback.address:#x}; {facts.memory(stack.space, callback.address)}"
-    elif all(_is_in(place, WAITS + AROUND) for place in inner):
+    elif all(_is_in(place, WAITS + AROUND) for place in inner) or _is_api(stack, inner, facts):
         severity, innocent = MEDIUM, _JUMP
         evidence += f"; {facts.memory(stack.space, dispatcher.address)}"
     else:
@@ -123,6 +128,44 @@ def _called(
     ):
         severity, innocent = LOW, _CHAIN if innocent in (_JUMP, NONE_KNOWN) else f"{_CHAIN}; {innocent}"
     yield place_finding(stack, dispatcher, severity, LIKELY, evidence, innocent, stack.trace_id)
+
+
+def _is_service(stack: StackRecord, first: FramePlace, facts: CheckFacts) -> bool:
+    """Returns whether a stack begins with a system call by a module of Windows, whatever it does."""
+    entry = stack.entry
+    return entry is not None and entry.kind == SYSCALL and facts.of_windows(stack.space, first.at)
+
+
+def _is_api(stack: StackRecord, inner: List[FramePlace], facts: CheckFacts) -> bool:
+    """Returns whether a dispatcher called a function that Windows exports, and no other module is further in.
+
+    Windows' own callbacks are not exported.
+    """
+    space, callback = stack.space, inner[-1]
+    if callback.guessed or not all(
+        place.name.backing == IMAGE and facts.of_windows_dll(space, place.at) for place in inner
+    ):
+        return False
+    function, module = undecorated(callback.frame.details.function), callback.frame.details.module or ""
+    known_module = facts.namer(space).module_at(callback.at)
+    if not function or module.lower() not in _MODULES or known_module is None:
+        return False
+    base = known_module.module.base
+    exported = functools.partial(_exported, space, base, facts)
+    return function in facts.find_once(f"{__name__}: exports", space, base, exported)
+
+
+def _exported(space: AddressSpace, base: int, facts: CheckFacts) -> FrozenSet[str]:
+    """Returns the names that the module at an address exports, by the section of its file."""
+    reader = facts.copies.original(space, base)
+    try:
+        headers = None if reader is None else read_headers(reader.read)
+    except HeaderError:
+        headers = None
+    if reader is None or headers is None:
+        return frozenset()
+    entries = exports.read_exports(reader.load, headers, exports.MAX_EXPORTS).entries
+    return frozenset(undecorated(label) for _, label in entries)
 
 
 def _is_in(place: FramePlace, functions: Tuple[str, ...]) -> bool:
@@ -143,13 +186,14 @@ CHECK = Check(
     NAME,
     "T1497.003, T1055.004",
     (USER, WOW64),
-    "A thread waits, and the thread pool or the dispatcher of APCs itself called the wait: no callback "
-    "is between them, or the callback is in private memory.",
+    "A thread waits, and the thread pool or the dispatcher of APCs itself called the wait, or another "
+    "function that Windows exports: no callback is between them, or the callback is in private memory.",
     "medium; low if the dispatcher was found by a guess or by 32-bit frame pointers, and if the process "
     "registered a function table for the callback",
     "A callback that ends with a jump to the wait leaves no frame; a 32-bit callback without a frame "
     "pointer may leave none. A callback that waits itself is not a finding.",
     "Look at the timers and the other threads of the process; see context_on_stack and history_unbacked.",
     "no thread has a stack in user mode",
+    head="a wait without a callback",
     of_stack=check_stack,
 )

@@ -77,6 +77,9 @@ class Comparison(NamedTuple):
             has the page
         reason: why a part of it could not be compared; empty if everything was compared
         split: addresses of the bytes for which most others have another value, but not the same one
+        alike: number of other processes whose page equals this process's own copy, if that copy differs from
+            the section's page, or if the section's page is not in the image; `private` says which
+        private: whether the page is a copy of the process's own whose section page is not in the image
     """
 
     ranges: Ranges = ()
@@ -84,11 +87,19 @@ class Comparison(NamedTuple):
     reason: str = ""
     split: Ranges = ()
     file: str = ""
+    alike: int = 0
+    private: bool = False
 
     @property
     def equal(self) -> bool:
         """Whether most other processes have the same bytes in the whole range."""
         return not self.ranges and not self.reason
+
+    def within(self, start: int, end: int) -> Comparison:
+        """Returns the result for a part of what was compared."""
+        ranges = tuple(_within(self.ranges, start, end))
+        alike = self.alike if ranges or self.private else 0
+        return self._replace(ranges=ranges, split=tuple(_within(self.split, start, end)), alike=alike)
 
     @classmethod
     def joined(cls, parts: Iterable[Comparison]) -> Comparison:
@@ -100,6 +111,8 @@ class Comparison(NamedTuple):
             next((part.reason for part in known if part.reason), ""),
             tuple(sorted({place for part in known for place in part.split})),
             next((part.file for part in known if part.file), ""),
+            max((part.alike for part in known), default=0),
+            any(part.private for part in known),
         )
 
 
@@ -130,6 +143,7 @@ class SectionCopies:
         self._files: Optional[Dict[int, List[Mapping]]] = None
         self._pages: Dict[Tuple[str, int], Comparison] = {}
         self._others: Memo[Tuple[int, int], List[_Copy]] = Memo(self._read_others, _PAGES_KEPT)
+        self._of_sections: Dict[Tuple[int, int], Optional[Bytes]] = {}
         self._own_relocations: Dict[int, _Relocations] = {}
         self._relocated: Memo[int, _Relocations] = Memo(self._relocations, _FILES_KEPT)
 
@@ -204,13 +218,7 @@ class SectionCopies:
         """Compares a range of addresses of a mapped image; see `compare`."""
         pages = range(start - start % PAGE_SIZE, min(end, mapping.vad.end), PAGE_SIZE)
         comparisons = (self._page(mapping, page) for page in pages)
-        return Comparison.joined(
-            comparison._replace(
-                ranges=tuple(_within(comparison.ranges, start, end)),
-                split=tuple(_within(comparison.split, start, end)),
-            )
-            for comparison in comparisons
-        )
+        return Comparison.joined(comparison.within(start, end) for comparison in comparisons)
 
     def compare_ranges(self, space: AddressSpace, ranges: Iterable[Tuple[int, int]]) -> Comparison:
         """Compares several ranges (start, end) of addresses of a process; see `compare`."""
@@ -274,7 +282,19 @@ class SectionCopies:
         if not others:
             return self._alone(mapping, page, data) or Comparison(reason=NO_COPY)
         changed, split = differing(page, mine.data, others)
-        return Comparison(changed, len(others), split=split)
+        if changed or split:
+            return Comparison(changed, len(others), split=split)
+        return self._witnessed(mapping, page, data, len(others))
+
+    def _witnessed(self, mapping: Mapping, page: int, data: Bytes, others: int) -> Comparison:
+        """Compares a page that other processes have alike with the section's, which outvotes all of them.
+
+        No process can write that page; several may be overwritten alike.
+        """
+        section = self._with_section(mapping, page, data)
+        if section is None:
+            return Comparison((), others, alike=others, private=True)
+        return Comparison(section.ranges, others, alike=others if section.ranges else 0)
 
     def _alone(self, mapping: Mapping, page: int, data: Bytes) -> Optional[Comparison]:
         """Compares a page that no other process has: with the file, else with the section, or None."""
@@ -298,7 +318,9 @@ class SectionCopies:
             return None
         rva, area = page - mapping.vad.start, mapping.vad.control_area
         section = self._reader(mapping, pristine=True)
-        theirs = section.load(rva, PAGE_SIZE).read(rva, PAGE_SIZE)
+        if (area, rva) not in self._of_sections:
+            self._of_sections[area, rva] = section.load(rva, PAGE_SIZE).read(rva, PAGE_SIZE)
+        theirs = self._of_sections[area, rva]
         if area not in self._own_relocations:
             self._own_relocations[area] = _Relocations([section.read, self._reader(mapping).read])
         relocated = self._own_relocations[area]

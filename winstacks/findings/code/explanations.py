@@ -17,7 +17,7 @@ from ..facts import CheckFacts
 from ..finding import NONE_KNOWN, FramePlace, find_place, unbacked_frames
 from ..ground import ends_in_ground
 from .neighbours import vendor_neighbour
-from .relays import of_relay
+from .relays import is_hooked, of_relay
 from .runtimes import is_runtime, runtime_neighbour
 
 UNTOLD = f"{NONE_KNOWN}, but its list of function tables is not in the image, and may have this range"
@@ -60,14 +60,16 @@ def explained_at(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Tu
     runtime = runtime_neighbour(stack, place, facts) if severity == HIGH else None
     if severity == HIGH and runtime is None and lower and _cut_off(stack, place):
         return MEDIUM, True, f"{innocent}; {_LOST}"
-    if runtime is None:
+    if runtime is None or not runtime.is_known:
         served = of_relay(stack.space, place.at, facts) if severity == HIGH else None
         if served is not None:
             return LOW, True, f"{_RELAY} {served}"
         beside = vendor_neighbour(stack, place, facts) if severity == HIGH else None
         if beside is not None:
             return (LOW if beside.belongs else MEDIUM), True, beside.describe
-        called = _called(stack, place, facts) if innocent == NONE_KNOWN else None
+    if runtime is None:
+        hooked = innocent == NONE_KNOWN and is_hooked(stack.space, place.at, facts)
+        called = _called(stack, place, facts) if hooked else None
         return severity, lower, innocent if called is None else f"the code called {called}{_OF_PRODUCT}"
     if runtime.within or not runtime.is_known or not facts.lacks_tables(stack.acting or stack.space):
         return (LOW if runtime.within else MEDIUM), True, runtime.describe

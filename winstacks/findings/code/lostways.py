@@ -10,7 +10,9 @@ something, now or earlier, whoever called it.
 
 from __future__ import annotations
 
-from ...columns.words import IMAGE, LEAF, SCAN
+from typing import Tuple
+
+from ...columns.words import IMAGE, LEAF, LOW, MEDIUM, SCAN
 from ...memory.decode.machine import Machine
 from ...memory.decode.status import has_status
 from ...memory.decode.statuscodes import StatusCode
@@ -37,6 +39,16 @@ _NO_TABLE = (
     StatusCode.FUNCTION_TABLE_INCOMPLETE,
 )
 """Words of a frame whose module has lost its function table, rather than that it never had one."""
+
+
+def over_lost_pages(
+    stack: StackRecord, place: FramePlace, severity: str, innocent: str, facts: CheckFacts
+) -> Tuple[FramePlace, str, str]:
+    """Returns the frame of a finding, its severity and its explanation, which lost pages alone do not lower
+    to `low`: the severity is then `medium`, and the frame counts as no guess."""
+    if severity == LOW or not is_lost_way(stack, place, facts):
+        return place, severity, innocent
+    return place._replace(guessed=False), MEDIUM, f"{innocent}; {WHY}"
 
 
 def is_lost_way(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:

@@ -76,7 +76,7 @@ def vendor_neighbour(stack: StackRecord, place: FramePlace, facts: CheckFacts) -
     if inner is None and not was_interrupted(stack, place, outer, facts):
         return None
     frames = [outer] if inner is None else [outer, inner]
-    much = _has_much_code(stack.space, facts)
+    much = has_much_code(stack.space, facts)
     belongs = much and all(_belongs(stack.space, each, facts) for each in frames)
     return Neighbour(belongs, f"code that a module made: {outer.name.symbol} {where}")
 
@@ -106,7 +106,7 @@ def _path(space: AddressSpace, at: int, facts: CheckFacts) -> str:
     return (facts.image.service(regions).file_name(vad.control_area) or "").lower()
 
 
-def _has_much_code(space: AddressSpace, facts: CheckFacts) -> bool:
+def has_much_code(space: AddressSpace, facts: CheckFacts) -> bool:
     """Returns whether a process has as much executable memory outside images as compilers make."""
     return facts.find_once(_MUCH, space, 0, functools.partial(_counts_much_code, space, facts))
 

@@ -73,11 +73,22 @@ def of_relay(space: AddressSpace, at: int, facts: CheckFacts) -> Optional[str]:
     The hooked function is searched for among the Windows functions that products hook. The relay's code up to
     the address equals the code of another process's relay, but for addresses within it.
     """
-    for target, entry in facts.find_once(__name__, space, 0, lambda: list(_hooks(space, facts))):
+    for target, entry in _hooks_of(space, facts):
         if target <= at < target + RELAY:
             hooked = Hooked(space, entry, facts)
             return hooked.by_all if hooked.by_all and hooked.has_code(target, at, facts) else None
     return None
+
+
+def is_hooked(space: AddressSpace, at: int, facts: CheckFacts) -> bool:
+    """Returns whether a hook of a Windows function leads into the region that holds an address."""
+    vad = facts.vad(space, at)
+    hooks = () if vad is None else _hooks_of(space, facts)
+    return any(vad is not None and vad.start <= target < vad.end for target, _ in hooks)
+
+
+def _hooks_of(space: AddressSpace, facts: CheckFacts) -> List[Tuple[int, int]]:
+    return facts.find_once(__name__, space, 0, lambda: list(_hooks(space, facts)))
 
 
 def _hooks(space: AddressSpace, facts: CheckFacts) -> Iterator[Tuple[int, int]]:

@@ -27,8 +27,8 @@ from ...memory.decode.statusmeanings import Means
 from ...names.symbolizer import KnownModule
 from ...stacklist.stack import StackRecord
 from ..facts import PROGRAMS, CheckFacts, runtime_named
-from ..finding import FramePlace, find_place, unbacked_frames
-from ..ground import ends_in_ground
+from ..finding import NONE_KNOWN, FramePlace, find_place, unbacked_frames
+from ..ground import may_end_in_ground
 from .codelists import CLR
 
 _EXPORTS = (
@@ -85,7 +85,7 @@ class RuntimeNeighbour(NamedTuple):
     def describe(self) -> str:
         """The text for Innocent."""
         if not self.is_known:
-            return f"{self.place.name.symbol} {self.where}"
+            return f"{NONE_KNOWN}, but {self.place.name.symbol} {self.where}"
         return f"code that a runtime made: {self.place.name.symbol} {self.where}"
 
 
@@ -116,7 +116,7 @@ def _outline(stack: StackRecord, facts: CheckFacts) -> _Outline:
 def _outline_of(stack: StackRecord, facts: CheckFacts) -> _Outline:
     places = list(unbacked_frames(stack))
     images = [place.name.backing == IMAGE for place in places]
-    interrupted = len(places) == len(stack.frames) and places[0].how == TRAP and ends_in_ground(stack)
+    interrupted = len(places) == len(stack.frames) and places[0].how == TRAP and may_end_in_ground(stack)
     guesses = (above.number for above, below in zip(places[1:], images) if below and above.how == SCAN)
     regions = set()
     for place, image in zip(places, images):
@@ -235,7 +235,7 @@ def _of_module(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool
     stem, image = known_module.module.stem, known_module.image
     if runtime_named(stem) or stem in PROGRAMS:
         return True
-    linked = functools.partial(_contains_runtime, known_module)
+    linked = functools.partial(contains_runtime, known_module)
     if facts.find_once(_OF_V8, stack.space, known_module.module.base, linked):
         return True
     managed = image.headers is not None and image.headers.directory(_COM_DESCRIPTOR)[0]
@@ -253,7 +253,7 @@ def _may_contain(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bo
     return has_status(known_module.image.status, *_LOST_EXPORTS)
 
 
-def _contains_runtime(known_module: KnownModule) -> bool:
+def contains_runtime(known_module: KnownModule) -> bool:
     """Returns whether a runtime is linked into a module, by the names of its exports or of its functions."""
     labels = known_module.image.names.labels_with_prefix("")
     return any(label.startswith(_LINKED) or _OF_V8 in label for _, label in labels)

@@ -127,10 +127,9 @@ class PatchedStubs:
 
     def _of_module(self, known_module: KnownModule) -> Iterator[Tuple[int, _Patched]]:
         """Yields (number, stub); the number of a patched stub follows from its neighbours."""
-        base, stubs = (
-            known_module.module.base,
-            known_module.image.names.labels_with_prefix(*_PREFIX)[:_MOST_STUBS],
-        )
+        base = known_module.module.base
+        stubs = known_module.image.names.labels_with_prefix(*_PREFIX)[:_MOST_STUBS]
+        stubs = stubs or self._unnamed(known_module)
         codes = [self._memory.read(base + rva, _SIZE) for rva, _ in stubs]
         numbers = [_number(code) for code in codes]
         for place, ((rva, name), code) in enumerate(zip(stubs, codes)):
@@ -141,7 +140,19 @@ class PatchedStubs:
             way = hops(self._memory.read, base + rva + skipped, Machine.AMD64)
             number = _between(numbers, place) if loaded is None else loaded
             if way and number is not None:
-                yield number, _Patched(f"{known_module.module.name}!{name}", way)
+                named = name if name.startswith(_PREFIX) else f"{name} of {known_module.module.name}"
+                yield number, _Patched(named if " " in named else f"{known_module.module.name}!{named}", way)
+
+    def _unnamed(self, known_module: KnownModule) -> List[Tuple[int, str]]:
+        """Returns the code of a module that loads numbers as stubs do; its exports are not in the image."""
+        base = known_module.module.base
+        found: List[Tuple[int, str]] = []
+        for start, data in self._memory.load(base, min(known_module.module.size, _MOST_DATA)).runs:
+            at = data.find(_LOAD)
+            while at >= 0 and len(found) < _MOST_STUBS:
+                found.append((start + at - base, f"the stub at {start + at:#x}"))
+                at = data.find(_LOAD, at + _LOADED)
+        return found
 
 
 def _number(code: Optional[bytes]) -> Optional[int]:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pathlib
+import re
 import struct
 from typing import Dict, List, Optional
 
@@ -100,12 +101,30 @@ def test_another_function_of_the_page_is_silent(name: str, rva: int) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_what_all_processes_have_is_silent(name: str) -> None:
+def test_what_all_processes_have_is_compared_with_the_section(name: str) -> None:
+    """Several may be overwritten alike; no process can write the section's page."""
     forged = changed(name, STUB.rva, OTHER_CODE)
     for process in forged.kernel.processes:
         if process.pid >= 2000:
             process.space.write(forged.stacks.modules["ntdll"].base + STUB.rva, OTHER_CODE)
-    assert found(forged.image(), CHECK) == []
+    row = only(found(forged.image(), CHECK))
+    assert row["Severity"] == "medium"
+    assert re.match(r"\d+ bytes? differs? from the section of the file; \d other processes", row["Evidence"])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_private_page_that_all_have_is_low_where_the_section_s_is_lost(name: str) -> None:
+    forged = changed(name, STUB.rva, OTHER_CODE)
+    ntdll = forged.stacks.modules["ntdll"]
+    for process in forged.kernel.processes:
+        if process.pid >= 2000:
+            process.space.write(ntdll.base + STUB.rva, OTHER_CODE)
+    image = forged.image()
+    for section in forged.kernel.sections:
+        section.set_state(STUB.rva & ~0xFFF, 0x1000, State.MISSING)
+    row = only(found(image, CHECK))
+    assert (row["Severity"], row["PID"] is not None) == ("low", True)
+    assert row["Evidence"].startswith("a private copy of the page, as ")
 
 
 @pytest.mark.parametrize("name", ALL)

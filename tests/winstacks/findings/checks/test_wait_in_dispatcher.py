@@ -185,3 +185,26 @@ def test_with_32_bits_a_callback_that_waits_is_silent(
     name: str, dispatcher: str, last: Tuple[str, ...]
 ) -> None:
     assert found(narrow(name, dispatcher, "main", *last), CHECK) == []
+
+
+TPP = ("ntdll!TppWorkerThread", "ntdll!TppTimerpExecuteCallback", "ntdll!RtlpTpTimerCallback")
+WORK = ("ntdll!TppWorkerThread", "ntdll!TppWorkpExecuteCallback")
+QUEUE = "kernelbase!GetQueuedCompletionStatus"
+MAP = "kernelbase!MapViewOfFile"
+
+
+@pytest.mark.parametrize(
+    ("pool", "function", "call"),
+    [(TPP, QUEUE, "ntdll!NtRemoveIoCompletion"), (WORK, MAP, "ntdll!NtMapViewOfSection")],
+)
+@pytest.mark.parametrize("callback", [False, True])
+def test_a_function_of_windows_as_the_pool_s_callback(
+    pool: Tuple[str, ...], function: str, call: str, callback: bool
+) -> None:
+    """Whatever the function calls; where a callback of the program called it, there is no finding."""
+    host = Host64("win10-x64")
+    program = host.program("first.exe", functions="main Callback")
+    program.waits(*pool, *(["Callback"] if callback else []), function, call=call)
+    rows = found(host.kernel.image(), CHECK)
+    assert [row["Severity"] for row in rows] == ([] if callback else ["medium"])
+    assert callback or "to the function of Windows" in rows[0]["Innocent"]

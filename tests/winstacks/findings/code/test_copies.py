@@ -94,13 +94,13 @@ def test_a_copy_with_equal_bytes_is_equal(name: str, tmp_path: pathlib.Path) -> 
 
 @pytest.mark.parametrize(("count", "changed"), [(1, True), (2, True), (3, False), (4, False)])
 def test_what_most_have_is_equal(count: int, changed: bool, tmp_path: pathlib.Path) -> None:
-    """A product that changes the code of every process is no change; half of them are not most."""
+    """Half of them are not most. What most have is compared with the section, which outvotes them."""
     kernel, at = build("win10-x64"), BASE + CODE + 0x40
     for pid in PIDS[:count]:
         change(kernel, pid, at, HOOK)
     found = only(compared(kernel, tmp_path, (1000, at, at + 5)))
-    assert bool(found.ranges) == changed
-    assert found.others == 3
+    assert found.ranges
+    assert (found.others, found.alike) == (3, 0 if changed else 3)
 
 
 def test_bytes_of_which_each_process_has_its_own(tmp_path: pathlib.Path) -> None:
@@ -266,7 +266,8 @@ def test_each_page_of_a_file_is_read_once_of_a_few(
         for space in spaces:
             assert known.compare(space, at, at + 0x20) == Comparison((), 8)
     assert len(spaces) == 24
-    assert len(read) <= len(spaces) + copies.MAX_OTHERS + 1
+    # The page of each process, those of the others, the section's, and two attempts at its relocations.
+    assert len(read) <= len(spaces) + copies.MAX_OTHERS + 4
 
 
 def test_no_more_pages_are_compared_than_that(

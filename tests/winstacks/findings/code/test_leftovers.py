@@ -1,0 +1,113 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Return addresses into code of no file on stacks to which no walk leads, because pages are lost."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+import pytest
+
+from tests.forge.paging import State
+from tests.forge.phys import PAGE
+from tests.forge.thread import Thread
+from tests.forge.vad import EXECUTE_READWRITE
+from tests.machines import product
+from tests.support.clean.host64 import Host64, Private, Program
+from tests.support.findingimages import Row, found
+from tests.support.only import only
+
+SLEEP = "kernelbase!SleepEx"
+LEFT = "no walk leads to the value"
+
+Lose = Callable[[Program, Thread], None]
+
+
+def _kernel_stack(program: Program, thread: Thread) -> None:
+    """Loses the stack with the thread's registers."""
+    kernel = program.process.kernel.space
+    kernel.set_state(thread.stack_limit, thread.stack_base - thread.stack_limit, State.MISSING)
+
+
+def _code_of_windows(program: Program, thread: Thread) -> None:
+    """Loses the code, headers and tables of ntdll, and the code of kernelbase: no scan knows a caller."""
+    assert thread.teb is not None
+    program.process.space.set_state(thread.teb.address, PAGE, State.MISSING)
+    for name in ("ntdll", "kernelbase"):
+        module, _ = program.modules[name]
+        program.process.space.set_state(module.base, module.size, State.MISSING)
+        if module.section is not None:
+            module.section.set_state(0, module.size, State.MISSING)
+
+
+def _rows(name: str, lose: Lose, *files: str, lost_code: bool = False) -> list[Row]:
+    host = Host64("win10-x64")
+    program = host.program(name, *files, functions="main Work")
+    code = program.jitted(protection=EXECUTE_READWRITE)
+    shown = program.waits(Private(code), SLEEP, start="main")
+    thread = next(thread for thread in program.process.threads if thread.tid == shown.tid)
+    image = host.kernel.image()
+    lose(program, thread)
+    if lost_code:
+        program.process.space.set_state(code, 0x2000, State.MISSING)
+    rows = found(image, "unbacked")
+    assert all(code <= row["Address"] < code + 0x2000 for row in rows)
+    return rows
+
+
+def test_a_value_behind_a_call_in_private_code_is_a_finding() -> None:
+    row = only(_rows("victim.exe", _kernel_stack))
+    assert (row["Severity"], row["Confidence"], row["How"], row["Frame"]) == (
+        "medium",
+        "possible",
+        "scan",
+        None,
+    )
+    assert LEFT in row["Innocent"] and "the stack has the address at 0x" in row["Evidence"]
+
+
+def test_where_only_the_code_of_windows_is_lost_a_scan_finds_the_frame() -> None:
+    row = only(_rows("victim.exe", _code_of_windows))
+    assert (row["Severity"], row["Confidence"], row["How"]) == ("medium", "possible", "scan")
+
+
+@pytest.mark.parametrize("lose", [_kernel_stack, _code_of_windows])
+def test_where_the_code_is_lost_too_it_is_low_and_says_so(lose: Lose) -> None:
+    row = only(_rows("victim.exe", lose, lost_code=True))
+    assert (row["Severity"], row["Confidence"]) == ("low", "possible")
+    assert "whether a call precedes it is unknown" in row["Innocent"]
+
+
+def test_a_runtime_that_is_loaded_explains_it() -> None:
+    row = only(_rows("service.exe", _kernel_stack, "clr.dll"))
+    assert (row["Severity"], LEFT in row["Innocent"]) == ("low", False)
+    assert "clr.dll loaded" in row["Innocent"]
+
+
+def test_where_nothing_is_lost_there_is_a_frame_and_no_such_value() -> None:
+    row = only(_rows("victim.exe", lambda program, thread: None))
+    assert (row["Severity"], row["Frame"] is not None, LEFT in row["Innocent"]) == ("high", True, False)
+
+
+def test_the_relay_of_a_product_explains_it() -> None:
+    host = Host64("win10-x64")
+    product.caught(host, "first.exe")
+    image = host.kernel.image()
+    for program in host.programs:
+        for thread in program.process.threads:
+            _kernel_stack(program, thread)
+    row = only(found(image, "unbacked"))
+    assert row["Severity"] == "low"
+    assert "code that calls guard.dll" in row["Innocent"]
+
+
+def test_much_generated_code_explains_it() -> None:
+    """As a compiler has it that no list names: four ranges."""
+    host = Host64("win10-x64")
+    program = host.program("engine.exe", functions="main")
+    codes = [program.jitted() for _ in range(4)]
+    shown = program.waits(Private(codes[0]), SLEEP, start="main")
+    image = host.kernel.image()
+    _kernel_stack(program, next(thread for thread in program.process.threads if thread.tid == shown.tid))
+    row = only(found(image, "unbacked"))
+    assert (row["Severity"], "much generated code" in row["Innocent"]) == ("low", True)

@@ -1,0 +1,172 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Return addresses into code of no file, on parts of a stack to which no walk leads because pages are lost.
+
+If the kernel stack with a thread's registers is not in the image, which part of its user stack is in use is
+unknown; and a scan ends where the code of a value is not in the image. The values are there, all the same:
+one that leads behind a call in private executable memory was left by code that ran there and called, now or
+earlier.
+
+That is less than a frame: no caller is known, and the value may be old. So what explains code of no file in
+any way explains such a value.
+"""
+
+from __future__ import annotations
+
+import bisect
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from ...columns.words import LOW, MEDIUM, USER
+from ...memory.decode.machine import Machine
+from ...memory.decode.status import has_status
+from ...memory.decode.statuscodes import StatusCode, words_that
+from ...memory.decode.statusmeanings import Means
+from ...memory.decode.structure import integers
+from ...memory.image import AddressSpace
+from ...names.symbolizer import KnownModule
+from ...process.processlist import process_member
+from ...process.regions import Region
+from ...process.thread import TERMINATED, Thread
+from ...process.userstacks import UserStacks
+from ...stacklist.stack import StackRecord
+from ...stacks.decode.frames import LONGEST_CALL, is_call
+from ..facts import CheckFacts
+from ..finding import NONE_KNOWN
+from .explanations import explained
+from .neighbours import has_much_code
+from .relays import of_relay
+from .runtimes import contains_runtime
+
+_CUT = (
+    *(StatusCode.CODE_UNREADABLE, StatusCode.NO_FUNCTION_TABLE, StatusCode.UNWIND_DATA_UNREADABLE),
+    *(StatusCode.STACK_UNREADABLE, StatusCode.UNREADABLE, StatusCode.NO_SAVED_REGISTERS),
+)
+"""Words of stacks to whose end no sure walk leads because pages are lost."""
+_MOST = 1 << 18
+"""The most bytes of a stack that are searched; from its outer end, where values last."""
+_SIZE = 8
+_MUCH = "the process has much generated code, as of a compiler, and the value may be old"
+_LOADED = "the value may be old"
+_LEFT = "no walk leads to the value, because pages are not in the image"
+_NO_CODE = "the code there is not in the image, so whether a call precedes it is unknown"
+_NO_EXPORTS = "the exports of the program, which would show a runtime, are not in the image"
+_EXPORTS_LOST = words_that(Means.EXPORTS_LOST)
+_EXE = ".exe"
+_BEFORE = 0x40
+"""Bytes before a return address in which a relay has the address that it calls."""
+_REGIONS = f"{__name__}: regions"
+
+
+class Leftover(NamedTuple):
+    """A return address on a stack, into memory of no file.
+
+    Attributes:
+        slot: where on the stack it lies
+        region: start of the memory region to which it leads
+    """
+
+    thread: Thread
+    address: int
+    slot: int
+    region: int
+    severity: str
+    innocent: str
+
+
+def leftovers(stack: StackRecord, facts: CheckFacts) -> Iterator[Leftover]:
+    """Yields return addresses on a stack into executable memory of no file: one for each region."""
+    thread, space = stack.thread, stack.space
+    if thread is None or stack.kind != USER or space.machine is not Machine.AMD64 or thread.unusable:
+        return
+    if thread.state == TERMINATED or not space.layer_name or not has_status(stack.status, *_CUT):
+        return
+    targets = facts.find_once(_REGIONS, space, 0, lambda: _regions(space, facts))
+    starts = [vad.start for vad in targets]
+    known = {frame.address for frame in stack.frames}
+    best: Dict[int, Tuple[bool, int, int]] = {}
+    for slot, address in _values(stack, thread, facts) if targets else ():
+        place = bisect.bisect(starts, address) - 1
+        vad = targets[place] if place >= 0 and address < targets[place].end else None
+        if vad is None or address in known or not facts.executable(space, address):
+            continue
+        called = _is_called(space, address, facts)
+        if called is False or (vad.start in best and best[vad.start][0] >= bool(called)):
+            continue
+        best[vad.start] = bool(called), address, slot
+    for region, (called, address, slot) in best.items():
+        severity, innocent = _judged(space, address, called, facts)
+        yield Leftover(thread, address, slot, region, severity, innocent)
+
+
+def _regions(space: AddressSpace, facts: CheckFacts) -> List[Region]:
+    """Returns the executable regions of a process that are no image; pico processes run code in such."""
+    process = facts.namer(space).process
+    if process is None or process_member(facts.image, space.eprocess, "PicoContext"):
+        return []
+    found = (vad for vad in process.vads if not vad.image and vad.executable)
+    return sorted(found, key=lambda vad: vad.start)
+
+
+def _values(stack: StackRecord, thread: Thread, facts: CheckFacts) -> Iterator[Tuple[int, int]]:
+    """Yields the values of the part of a stack that may be in use, each with its address."""
+    sp = stack.walked[0].sp if stack.walked else None
+    limits = facts.image.service(UserStacks).native(thread)
+    around = facts.vad(stack.space, sp) if sp is not None and not limits else None
+    for low, high in limits if around is None else [(around.start, around.end)]:
+        if sp is not None and not low <= sp <= high:
+            continue
+        start = max(low if sp is None else sp, high - _MOST)
+        start += -start % _SIZE
+        for at, data in facts.image.memory(stack.space).load(start, max(high - start, 0)).runs:
+            first = at + -at % _SIZE
+            for number, value in enumerate(integers(bytes(data)[first - at :], _SIZE)):
+                yield first + number * _SIZE, value
+
+
+def _is_called(space: AddressSpace, address: int, facts: CheckFacts) -> Optional[bool]:
+    """Returns whether a call precedes an address; None if the code there is not in the image."""
+    code = facts.image.memory(space).read(address - LONGEST_CALL, LONGEST_CALL)
+    return None if code is None else is_call(code)
+
+
+def _judged(space: AddressSpace, address: int, called: bool, facts: CheckFacts) -> Tuple[str, str]:
+    """Returns severity and explanation of code to which a value leads."""
+    severity, _, innocent = explained(space, address - 1, facts)
+    if severity == LOW or not innocent.startswith(NONE_KNOWN):
+        return LOW, f"{innocent}; {_LOADED}"
+    served = of_relay(space, address - 1, facts)
+    if served is not None:
+        return LOW, f"the relay of a hook that all processes have; the hook leads into {served}"
+    if has_much_code(space, facts):
+        return LOW, _MUCH
+    product = _product(space, address, facts) if called else None
+    if product is not None:
+        return LOW, f"code that calls {product}, as the relay of a hook does; {_LOADED}"
+    if not called:
+        return LOW, f"{innocent}; {_LEFT}; {_NO_CODE}"
+    for program in _programs(space, facts):
+        if contains_runtime(program):
+            return LOW, f"{program.module.file} contains a runtime, which generates code; {_LOADED}"
+        if has_status(program.image.status, *_EXPORTS_LOST):
+            return LOW, f"{innocent}; {_LEFT}; {_NO_EXPORTS}"
+    return MEDIUM, f"{innocent}; {_LEFT}"
+
+
+def _product(space: AddressSpace, address: int, facts: CheckFacts) -> Optional[str]:
+    """Returns the module outside Windows' folders whose address is in the code before a return address."""
+    code = facts.image.memory(space).read(address - _BEFORE, _BEFORE) or b""
+    for at in range(len(code) - _SIZE + 1):
+        value = int.from_bytes(code[at : at + _SIZE], "little")
+        known_module = facts.namer(space).module_at(value) if facts.is_user(value) else None
+        if known_module is not None and not facts.of_windows(space, value):
+            return known_module.module.file
+    return None
+
+
+def _programs(space: AddressSpace, facts: CheckFacts) -> Iterator[KnownModule]:
+    """Yields the programs among the modules of a process."""
+    process = facts.namer(space).process
+    for module in () if process is None else process.modules:
+        known_module = facts.namer(space).module_at(module.base) if module.file.endswith(_EXE) else None
+        if known_module is not None:
+            yield known_module
