@@ -78,7 +78,7 @@ _FIRST = "Rank, Sure, Host, ImageId, PID, TID, Address"
 
 _OF_HOST = """\
 Severity, Confidence, Finding, Hosts, Host, File, PID, Process, TID, Kind, Frame,
-       Address, Symbol, How, Evidence, Innocent, Technique, StackKey, TraceId,
+       Address, Symbol, How, Evidence, Innocent, "Group", Next, Technique, StackKey, TraceId,
        ImageId, Status"""
 
 

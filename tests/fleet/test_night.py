@@ -79,3 +79,5 @@ def test_what_was_found_comes_worst_and_rarest_first(night: Night) -> None:
     rows = [json.loads(line) for line in shown.stdout.splitlines()]
     assert night.planted.host in [row["Host"] for row in rows if row["Finding"] == "kernel_no_module"]
     assert [row["Hosts"] for row in rows] == sorted(row["Hosts"] for row in rows)
+    # The story of a finding, and the command that comes next.
+    assert all(row["Group"] and row["Next"].startswith("vol ") for row in rows)
