@@ -195,7 +195,7 @@ def test_an_empty_answer_says_what_was_searched_and_what_could_not_be_read(lake:
 def test_what_a_question_leaves_out_is_said(lake: pathlib.Path, tmp_path: pathlib.Path) -> None:
     new_lake = fleetlakes.new_lake(tmp_path / "lake")
     fleetlakes.add(new_lake, "i1", traces=[{"StackKey": KEY, "KeyQuality": "partial"}])
-    assert ask(tmp_path / "lake", "rare")["unread"]["left_out"].startswith("1 stacks are left out")
+    assert ask(tmp_path / "lake", "rare")["unread"]["left_out"].startswith("Stacks left out")
     assert "left_out" not in ask(lake, "rare")["unread"]
 
 
