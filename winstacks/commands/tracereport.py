@@ -9,43 +9,32 @@ from typing import Iterable, Iterator
 
 from volatility3.framework import interfaces
 
-from ..findings.registry import Findings
 from ..html import htmlpage
 from ..html.report import Report
 from ..locks.lister import LockLister
 from ..memory.decode.statuscodes import StatusCode
-from ..memory.image import AddressSpace
 from ..rows import graph, requested
-from ..rows.command import Command
+from ..rows.checking import CheckingCommand
 from ..rows.grid import Row
-from ..stacklist.imagefacts import Totals, Warnings, gather, identity
+from ..stacklist.imagefacts import Warnings, gather, identity
 from ..stacklist.stack import StackRecord
 from ..stacklist.waits import Waits
 from ..waits.userside import UserSides
 
 
-class TraceReport(Command[StackRecord, StackRecord]):
+class TraceReport(CheckingCommand):
     """The work of `windows.tracereport`."""
 
     grid = graph.GRID
+    joins = True
 
     def __init__(self, plugin: interfaces.plugins.PluginInterface) -> None:
         super().__init__(plugin)
-        self._report, self._totals, self._warnings = Report(), Totals(), Warnings()
-
-    @cached_property
-    def _findings(self) -> Findings:
-        return Findings(self.symbolizer, (), self.pids, self.option("scan"))
+        self._report, self._warnings = Report(), Warnings()
 
     @cached_property
     def _waits(self) -> Waits:
         return Waits(self.image, UserSides(self.image, self.symbolizer, self.databases.ntdlls))
-
-    def steps(self) -> Iterator[StackRecord]:
-        return self._findings.examine(self._totals)
-
-    def space(self, step: StackRecord) -> AddressSpace:
-        return step.space
 
     def describe(self, step: StackRecord) -> str:
         return f"Reading and checking the stacks of kind {step.kind} of process {step.space.pid_text}"
@@ -61,9 +50,9 @@ class TraceReport(Command[StackRecord, StackRecord]):
 
     def finish(self) -> Iterator[Row]:
         report = self._report
-        found = self._findings.found()
+        found = self.findings.found()
         waiting = self._waits.graph(LockLister(self.image, self.databases), self.pids)
-        facts = gather(self.image, self._totals, self._warnings, self.option("sha256"))
+        facts = gather(self.image, self.totals, self._warnings, self.option("sha256"))
         paths = [file.shown for file in self.image.service(identity).files]
         title = htmlpage.page_title("report on its stacks", paths, facts.computer_name)
         written = graph.write(

@@ -12,7 +12,7 @@ an address space is named once, for the tables of all plugins.
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Callable, Collection, Dict, Iterable, List, NamedTuple, Optional
+from typing import Callable, Collection, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from ..columns.dictionary import STACK_SEPARATOR
 from ..columns.words import IMAGE, UNBACKED, UNKNOWN
@@ -116,6 +116,15 @@ class NamedFrame:
         if self._details is None:
             self._details = self._find_details(self)
         return self._details
+
+    def __reduce__(self) -> Tuple[Callable[..., NamedFrame], Tuple[object, ...]]:
+        """Returns what another process needs: it cannot find the details, so they are found here."""
+        return _received, (self.address, self.name, self.shown, self.details)
+
+
+def _received(address: Optional[int], name: Optional[Name], shown: str, details: FrameDetails) -> NamedFrame:
+    """Returns a frame whose details another process has found."""
+    return NamedFrame(address, name, shown, lambda _: details)
 
 
 def stack_text(frames: Collection[NamedFrame], mask: int = -1) -> str:
