@@ -12,7 +12,6 @@ whose turn has not come are kept, up to MOST_KEPT bytes; then the workers of suc
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import multiprocessing
 import os
@@ -23,12 +22,12 @@ import sys
 import traceback
 from collections import deque
 from multiprocessing import connection
-from multiprocessing.pool import ExceptionWithTraceback  # type: ignore[attr-defined]
 from typing import (
     Any,
     Callable,
     Deque,
     Dict,
+    Generator,
     Iterable,
     Iterator,
     List,
@@ -136,7 +135,7 @@ class Workers:
         self._kept: Dict[int, Deque[Tuple[int, bytes]]] = {}
         self._bytes = 0
 
-    def results(self, portions: int) -> Iterator[Tuple[int, object]]:
+    def results(self, portions: int) -> Generator[Tuple[int, object], None, None]:
         """Yields (number of the portion, result), portion by portion.
 
         The last result of a portion whose worker ended, or had not enough memory, is an `Ended`.
@@ -289,6 +288,9 @@ class Workers:
                 # What is left of the work still takes its memory.
                 return _TOO_LARGE
             except self._raised as error:
+                # Few runs need this import, which takes longer than the rest of this module.
+                from multiprocessing.pool import ExceptionWithTraceback  # type: ignore[attr-defined]
+
                 data = pickle.dumps(ExceptionWithTraceback(error, error.__traceback__))
                 results.send_bytes(_HEADER.pack(number, _ERROR) + data)
                 return _DONE
@@ -312,6 +314,9 @@ def limit_memory(share: Optional[int]) -> None:
 def _end_with(parent: int) -> None:
     """Asks Linux to end this process together with its parent; elsewhere it ends at its next result."""
     if sys.platform == "linux":
+        # Only workers need this import.
+        import ctypes
+
         ctypes.CDLL(None).prctl(_END_WITH_PARENT, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)

@@ -11,26 +11,28 @@ from volatility3.framework import interfaces
 
 from ..findings.registry import Findings
 from ..memory.image import AddressSpace
-from ..stacklist import traces as stacklist
 from ..stacklist.imagefacts import Totals
 from ..stacklist.stack import StackRecord
+from ..stacklist.traces import Portion
 from .command import Command
-from .divided import Portion
+from .divided import WorkerPortion
 
 
 class CheckingCommand(Command[StackRecord, StackRecord]):
     """A command whose steps are the stacks that the checks have examined.
 
     Attributes:
-        checks: names of the checks; empty for all
         totals: counts of all stacks
     """
-
-    checks: Tuple[str, ...] = ()
 
     def __init__(self, plugin: interfaces.plugins.PluginInterface) -> None:
         super().__init__(plugin)
         self.totals = Totals()
+
+    @cached_property
+    def checks(self) -> Tuple[str, ...]:
+        """The names of the checks; empty for all."""
+        return ()
 
     @cached_property
     def findings(self) -> Findings:
@@ -46,11 +48,11 @@ class CheckingCommand(Command[StackRecord, StackRecord]):
     def divides(self) -> bool:
         return True
 
-    def portions(self) -> List[Portion]:
+    def portions(self) -> List[WorkerPortion]:
         return [self._portion(portion) for portion in self.findings.portions(self.totals)]
 
-    def _portion(self, portion: stacklist.Portion) -> Portion:
-        return Portion(
+    def _portion(self, portion: Portion) -> WorkerPortion:
+        return WorkerPortion(
             f"Checking the stacks {portion.text}",
             f"the stacks {portion.text}",
             lambda: self.findings.examine_portion(portion, self.totals),

@@ -39,7 +39,7 @@ from ..tracedb.finder import Databases
 from ..tracedb.gap import Gap
 from . import plugin as plugins
 from . import requested
-from .divided import Divided, Portion, workers_wanted
+from .divided import Divided, WorkerPortion, workers_wanted
 from .entries import EntryRows, ShownEntry
 from .frames import FramePrinter
 from .grid import Grid, Row
@@ -220,7 +220,7 @@ class Command(Generic[Step, Item]):
         """Returns whether the options let several processes do the steps: each alone, in any order."""
         return False
 
-    def portions(self) -> Sequence[Portion]:
+    def portions(self) -> Sequence[WorkerPortion]:
         """Returns the portions of the work: here the steps of each process."""
         found = []
         for _, members in itertools.groupby(self.steps(), self._group):
@@ -228,7 +228,7 @@ class Command(Generic[Step, Item]):
             space = self.space(steps[0])
             lost = partial(self._shown, Gap(space, status(StatusCode.WORKER_ENDED)))
             whose = f"process {space.pid_text}"
-            found.append(Portion(self.describe(steps[0]), whose, partial(iter, steps), lost))
+            found.append(WorkerPortion(self.describe(steps[0]), whose, partial(iter, steps), lost))
         return found
 
     def take(self) -> Any:

@@ -36,7 +36,7 @@ _RAISED = (exceptions.VolatilityException, MissingTableError)
 _LOST = "The worker that read {} ended ({}): rows are missing"
 
 
-class Portion(NamedTuple):
+class WorkerPortion(NamedTuple):
     """Steps of a command that one worker does.
 
     Attributes:
@@ -186,7 +186,7 @@ class Divided:
         self._notebook: _Notebook
 
     def parts(
-        self, portions: Sequence[Portion], workers: int, progress: Callable[[int], None]
+        self, portions: Sequence[WorkerPortion], workers: int, progress: Callable[[int], None]
     ) -> Iterator[Iterable[Any]]:
         """Yields what the portions sent, in their order.
 
@@ -219,7 +219,7 @@ class Divided:
         self._prepare()
         self._take()
 
-    def _work(self, portions: Sequence[Portion], number: int) -> Iterator[object]:
+    def _work(self, portions: Sequence[WorkerPortion], number: int) -> Iterator[object]:
         with collector_paused():
             rows = iter(self._rows(portions[number].steps()))
             while True:

@@ -13,16 +13,15 @@ from ..columns.tables import FLAT, FRAMES, IMAGE, TRACES, WAITS
 from ..columns.words import KINDS, THREAD_KINDS
 from ..memory.decode.memo import Memo
 from ..memory.image import AddressSpace
-from ..stacklist import traces as stacklist
 from ..stacklist.frames import MAX_FRAMES, NamedFrame
 from ..stacklist.imagefacts import ImageFacts, Totals, Warnings, gather
 from ..stacklist.stack import StackFilter, StackRecord
 from ..stacklist.tables import FRAME, FlatTables, Values, image_values, json_line
 from ..stacklist.threadwaits import ThreadWaits, WaitRow
-from ..stacklist.traces import StackCollector, unwatched
+from ..stacklist.traces import Portion, StackCollector, unwatched
 from . import requested
 from .command import Command
-from .divided import Portion
+from .divided import WorkerPortion
 from .frames import stack_cell
 from .grid import NOT_APPLICABLE, NOT_AVAILABLE, TYPES, UNREADABLE, Hex, Row, grid_of, typed
 from .plugin import OutputFile, columns_tree, shown_columns
@@ -102,13 +101,13 @@ class FlatCommand(Command[StackRecord, StackRecord]):
     def _collector(self) -> StackCollector:
         return StackCollector(self.symbolizer, self.named)
 
-    def portions(self) -> List[Portion]:
+    def portions(self) -> List[WorkerPortion]:
         return [
             self._portion(portion) for portion in self._collector.portions(self.stacks_wanted, self.totals)
         ]
 
-    def _portion(self, portion: stacklist.Portion) -> Portion:
-        return Portion(
+    def _portion(self, portion: Portion) -> WorkerPortion:
+        return WorkerPortion(
             f"Reading the stacks {portion.text}",
             f"the stacks {portion.text}",
             lambda: self._collector.stacks_of(portion, self.stacks_wanted, self.totals),

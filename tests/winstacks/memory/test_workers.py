@@ -97,8 +97,10 @@ def test_a_worker_that_is_killed_costs_its_portion(count: int) -> None:
     found: List[Tuple[int, object]] = list(Workers(_nothing, work, count).results(9))
     lost = [(number, result) for number, result in found if isinstance(result, Ended)]
     assert lost == [(3, Ended("signal 9"))]
-    expected = [(number, word) for number in range(9) for word in ("before", "after")]
-    expected[expected.index((3, "after"))] = (3, Ended("signal 9"))  # type: ignore[call-overload]
+    expected: List[Tuple[int, object]] = [
+        (number, word) for number in range(9) for word in ("before", "after")
+    ]
+    expected[expected.index((3, "after"))] = (3, Ended("signal 9"))
     assert found == expected
 
 

@@ -12,13 +12,14 @@ from typing import Any, Dict, Iterator, List, Tuple
 from unittest import mock
 
 import pytest
+from volatility3.framework import constants
+from volatility3.plugins.windows import traceframes, tracegraph, traceimage, tracereport, traces
 
 from tests.forge import context, sample
 from tests.forge.context import Opened
 from tests.support import grid
+from tests.support.only import only
 from tests.windows.test_columns import CLASSES
-from volatility3.framework import constants
-from volatility3.plugins.windows import traceframes, tracegraph, traceimage, tracereport, traces
 from winstacks.commands import callstacks as callstacks_command
 from winstacks.commands import gflags as gflags_command
 from winstacks.memory.workers import can_fork
@@ -177,7 +178,7 @@ def test_an_ended_worker_costs_its_process_and_says_so(
     assert [node for node in rows if node.row["PID"] != fatal] == [
         node for node in one if node.row["PID"] != fatal
     ]
-    (gap,) = (node.row for node in rows if node.row["PID"] == fatal)
+    gap = only(node.row for node in rows if node.row["PID"] == fatal)
     assert gap["Status"] == "worker ended"
     assert any(f"process {fatal} ended (signal 9): rows are missing" in line for line in told)
 
