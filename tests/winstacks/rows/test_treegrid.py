@@ -53,7 +53,7 @@ def test_renderers_print_the_same(renderer: Any, rows: List[Any]) -> None:
 
 @pytest.mark.parametrize("renderer", RENDERERS, ids=lambda renderer_class: str(renderer_class.name))
 def test_rows_that_are_printed_at_once_are_not_kept(renderer: Any) -> None:
-    """While the last row is made, the grid has few of the rows before it; other renderers come back to all."""
+    """While the last row is made, the grid has few rows before it; other renderers come back to all."""
     alive: List[int] = []
     nodes: List["weakref.ref[RowNode]"] = []
     paths: List[str] = []
