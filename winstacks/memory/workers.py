@@ -127,9 +127,7 @@ class Workers:
         self._raised = raised
         self._context = multiprocessing.get_context("fork")
         self._workers: List[_Worker] = []
-        # Numbers of portions go through one pipe, from which the workers take them. In chunks of four bytes
-        # a read takes a whole number, or nothing.
-        self._taken, self._given = os.pipe()
+        self._taken = self._given = -1
         self._left: Deque[int] = deque()
         self._unbegun: Set[int] = set()
         self._kept: Dict[int, Deque[Tuple[int, bytes]]] = {}
@@ -144,6 +142,9 @@ class Workers:
         """
         self._left, self._unbegun = deque(range(portions)), set(range(portions))
         self._kept = {number: deque() for number in range(portions)}
+        # Numbers of portions go through one pipe, from which the workers take them. In chunks of four bytes
+        # a read takes a whole number, or nothing.
+        self._taken, self._given = os.pipe()
         os.set_blocking(self._given, False)
         try:
             for _ in range(min(self._count, portions)):
@@ -172,16 +173,15 @@ class Workers:
     def _receive(self, current: int) -> None:
         """Waits for messages of the workers, or for their end, and keeps the results."""
         self._give()
-        if not self._workers:
-            # The worker ended between taking the number and saying so.
-            self._lose(current, "it ended at once")
-            return
         readable = {
             worker.results: worker
             for worker in self._workers
             if self._bytes < MOST_KEPT or worker.number in (None, current)
         }
-        for ready in connection.wait(list(readable)):
+        if not readable:
+            # Its worker ended between taking the number and saying so: workers take the numbers in order.
+            self._lose(current, "it ended at once")
+        for ready in connection.wait(list(readable)) if readable else ():
             worker = readable[ready]  # type: ignore[index]
             try:
                 message = worker.results.recv_bytes()

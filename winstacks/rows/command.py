@@ -16,6 +16,7 @@ and gaps, which stand for stacks that cannot be read. An item has rows, and fram
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import operator
@@ -39,7 +40,7 @@ from ..tracedb.finder import Databases
 from ..tracedb.gap import Gap
 from . import plugin as plugins
 from . import requested
-from .divided import Divided, WorkerPortion, workers_wanted
+from .divided import Divided, Log, WorkerPortion, workers_wanted
 from .entries import EntryRows, ShownEntry
 from .frames import FramePrinter
 from .grid import Grid, Row
@@ -103,6 +104,7 @@ class Command(Generic[Step, Item]):
         self.found = self.matched = self.unread = False
         self.log = logging.getLogger(type(plugin).__module__)
         self._percent = 0.0
+        self._open = contextlib.ExitStack()
 
     @cached_property
     def image(self) -> Image:
@@ -261,8 +263,12 @@ class Command(Generic[Step, Item]):
 
         A listing may have millions of rows, so the parts are chained in C instead of in nested generators.
         """
-        parts = itertools.chain(self.image.possible(self._parts()), self._end())
-        return itertools.chain.from_iterable(parts)
+        return itertools.chain.from_iterable(self._all_parts())
+
+    def _all_parts(self) -> Iterator[Iterator[Row]]:
+        with self._open:
+            yield from self.image.possible(self._parts())
+            yield from self._end()
 
     def _parts(self) -> Iterator[Iterator[Row]]:
         """Yields the rows of each step."""
@@ -296,7 +302,9 @@ class Command(Generic[Step, Item]):
 
         rows: Callable[[Iterable[Any]], Iterable[Any]] = iter if self.joins else self._rows_of_all
         divided = Divided(self.image, self._become_worker, rows, self.take, self.merge)
-        for part in divided.parts(portions, workers, progress):
+        # What the workers said, this process does not say again until its last row.
+        log = self._open.enter_context(Log())
+        for part in divided.parts(portions, workers, log, progress):
             yield self._rows_of_all(part) if self.joins else iter(part)
         self.finish_portions()
 

@@ -115,8 +115,8 @@ def _handlers() -> List[logging.Handler]:
     return [handler for logger in _loggers() for handler in logger.handlers]
 
 
-class _Log(logging.Filter):
-    """The log of all processes, while used as `with _Log() as log`.
+class Log(logging.Filter):
+    """The log of all processes, while used as `with Log() as log`.
 
     A process says a thing once, because it keeps what it has found, and each worker finds it anew. So what
     two processes say is logged once.
@@ -140,12 +140,14 @@ class _Log(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Returns whether no other process has said this."""
+        if record.levelno < logging.INFO:
+            return True
         text = record.getMessage()
         if hasattr(record, "unless_said") and self._said.setdefault(record.name, text) != text:
             return False
         return self._first.setdefault((record.name, record.levelno, text), self._sayer) == self._sayer
 
-    def __enter__(self) -> _Log:
+    def __enter__(self) -> Log:
         self._filtered = _handlers()
         for handler in self._filtered:
             handler.addFilter(self)
@@ -186,7 +188,7 @@ class Divided:
         self._notebook: _Notebook
 
     def parts(
-        self, portions: Sequence[WorkerPortion], workers: int, progress: Callable[[int], None]
+        self, portions: Sequence[WorkerPortion], workers: int, log: Log, progress: Callable[[int], None]
     ) -> Iterator[Iterable[Any]]:
         """Yields what the portions sent, in their order.
 
@@ -196,20 +198,20 @@ class Divided:
         work = functools.partial(self._work, portions)
         count = min(workers, len(portions))
         divided = Workers(self._begin, work, count, memory_share(count), _RAISED)
-        turn = -1
-        with _Log() as log, contextlib.closing(divided.results(len(portions))) as results:
+        progress(0)
+        with contextlib.closing(divided.results(len(portions))) as results:
             for number, result in results:
-                if number != turn:
-                    turn = number
-                    progress(turn)
+                if not isinstance(result, (_Done, Ended)):
+                    yield cast(List[Any], result)
+                    continue
                 if isinstance(result, _Done):
                     self._merge(result.counted)
                     log.tell(result.worker, result.messages)
-                elif isinstance(result, Ended):
+                else:
                     vollog.warning(_LOST.format(portions[number].whose, result.reason))
                     yield portions[number].lost()
-                else:
-                    yield cast(List[Any], result)
+                if number + 1 < len(portions):
+                    progress(number + 1)
 
     # In a worker.
 

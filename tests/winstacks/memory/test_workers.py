@@ -104,6 +104,26 @@ def test_a_worker_that_is_killed_costs_its_portion(count: int) -> None:
     assert found == expected
 
 
+@pytest.mark.parametrize("count", [1, 2, 8])
+def test_a_portion_that_a_worker_took_in_silence_is_lost(count: int) -> None:
+    """The worker ends between taking the number and saying so."""
+    read = os.read
+
+    def dying(descriptor: int, size: int) -> bytes:
+        taken = read(descriptor, size)
+        if taken == (2).to_bytes(4, "little"):
+            os._exit(1)
+        return taken
+
+    def prepare() -> None:
+        # In the worker only.
+        os.read = dying
+
+    found = list(Workers(prepare, lambda number: iter((number,)), count).results(5))
+    expected = [(number, number) for number in range(5)]
+    assert found == [*expected[:2], (2, Ended("it ended at once")), *expected[3:]]
+
+
 def test_a_worker_that_fails_says_why(capfd: pytest.CaptureFixture[str]) -> None:
     def work(number: int) -> Iterator[object]:
         yield 1 // (number - 1)

@@ -22,7 +22,7 @@ from tests.support.only import only
 from tests.windows.test_columns import CLASSES
 from winstacks.commands import callstacks as callstacks_command
 from winstacks.commands import gflags as gflags_command
-from winstacks.memory.workers import can_fork
+from winstacks.memory.workers import can_fork, processors
 from winstacks.rows import command as command_module
 from winstacks.rows import divided
 
@@ -128,9 +128,9 @@ def test_volatility_s_own_option_asks_for_workers(opened: Opened) -> None:
     assert divided.workers_wanted(image, None) == 0
     assert divided.workers_wanted(image, 1) == 0
     assert divided.workers_wanted(image, 3) == 3
-    assert divided.workers_wanted(image, 0) == len(os.sched_getaffinity(0))
+    assert divided.workers_wanted(image, 0) == processors()
     with mock.patch.object(constants, "PARALLELISM", constants.Parallelism.Multiprocessing):
-        assert divided.workers_wanted(image, None) == len(os.sched_getaffinity(0))
+        assert divided.workers_wanted(image, None) == processors()
         assert divided.workers_wanted(image, 1) == 0
     with mock.patch.object(constants, "PARALLELISM", constants.Parallelism.Threading):
         assert divided.workers_wanted(image, None) == 0
