@@ -76,6 +76,7 @@ LATE = {
     f"{LIBRARY}/findings/registry.py": "options.CHECKS names the modules of the checks",
     VERSION: "a start of Volatility imports it, and needs nothing of the room opening",
     f"{LIBRARY}/opening/volatility.py": "plugins and layers, once Volatility knows where they are",
+    f"{LIBRARY}/memory/workers.py": "imports of the few runs with workers, which take milliseconds",
     f"{LIBRARY}/html/readable.py": "a package that users may install, for pages only",
     f"{LIBRARY}/stacklist/lockwaiters.py": "the walk of stacks, for the few images with waiting threads",
 }

@@ -108,6 +108,11 @@ def no_number_of_frames(text: str) -> str:
     return "" if number >= 0 else f"{text!r} is not a number of frames, 0 or more"
 
 
+def no_number_of_workers(text: str) -> str:
+    """Returns that a text is no number of workers; empty if it is one."""
+    return "" if str(text).isdecimal() else f"{text!r} is not a number of processes, 0 or more"
+
+
 class OutputFolderRequirement(interfaces.configuration.RequirementInterface):
     """The folder of -o, which must accept files. It is no option; a plugin that writes files requires it.
 

@@ -68,7 +68,7 @@ _LOCATION = "automagic.LayerStacker.single_location"
 
 _OF_A_KERNEL = (
     *("scan", "scan_processes", "scan_threads", "scan_stacks"),
-    *("processors", "offset", "pid", "process"),
+    *("processors", "offset", "pid", "process", "workers"),
 )
 """Options without meaning for a dump of one process or one thread."""
 
@@ -337,6 +337,17 @@ def fetch_symbols() -> interfaces.configuration.RequirementInterface:
     return switch("fetch_symbols", "Let Volatility download missing symbols")
 
 
+def workers() -> interfaces.configuration.RequirementInterface:
+    """Returns the option --workers."""
+    return CheckedRequirement(
+        checked(checkedoptions.no_number_of_workers, int),
+        name="workers",
+        description="Number of processes that read the address spaces, 0 for one for each processor; without "
+        "this option one, with --parallelism processes one for each processor",
+        optional=True,
+    )
+
+
 def binaries() -> interfaces.configuration.RequirementInterface:
     """Returns the option --binaries."""
     return requirements.ListRequirement(
@@ -424,6 +435,7 @@ def stack_list(things: str, table: str = "") -> List[interfaces.configuration.Re
         *(shown(table) if table else ()),
         fetch_symbols(),
         binaries(),
+        workers(),
     ]
 
 

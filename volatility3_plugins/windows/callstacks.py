@@ -47,6 +47,7 @@ class CallStacks(interfaces.plugins.PluginInterface, timeliner.TimeLinerInterfac
             *options.shown("callstacks"),
             options.fetch_symbols(),
             options.binaries(),
+            options.workers(),
         ]
 
     def run(self) -> interfaces.renderers.TreeGrid:

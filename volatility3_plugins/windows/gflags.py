@@ -26,6 +26,7 @@ class GFlags(interfaces.plugins.PluginInterface):
             *options.processes(zero_means="the kernel"),
             options.switch("carve", "Also show databases without a pointer to them"),
             *options.shown("gflags"),
+            options.workers(),
         ]
 
     def run(self) -> interfaces.renderers.TreeGrid:

@@ -41,6 +41,7 @@ class HeapTraces(interfaces.plugins.PluginInterface):
             *options.shown("heaptraces"),
             options.fetch_symbols(),
             options.binaries(),
+            options.workers(),
         ]
 
     def run(self) -> interfaces.renderers.TreeGrid:

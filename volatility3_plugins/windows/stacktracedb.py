@@ -34,6 +34,7 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
             *options.shown("stacktracedb"),
             options.fetch_symbols(),
             options.binaries(),
+            options.workers(),
         ]
 
     def run(self) -> interfaces.renderers.TreeGrid:

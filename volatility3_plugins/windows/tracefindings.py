@@ -44,6 +44,7 @@ class TraceFindings(interfaces.plugins.PluginInterface):
             *options.shown("tracefindings"),
             options.fetch_symbols(),
             options.binaries(),
+            options.workers(),
         ]
 
     def run(self) -> interfaces.renderers.TreeGrid:

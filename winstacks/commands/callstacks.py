@@ -52,6 +52,10 @@ class CallStacks(Command[Thread, ShownStack]):
     def steps(self) -> List[Thread]:
         return list(Threads.list_threads(self.image, *self._wanted_threads()))
 
+    def divides(self) -> bool:
+        # --unique counts equal stacks of all processes.
+        return not self.option("unique")
+
     def space(self, step: Thread) -> AddressSpace:
         return step.space
 

@@ -43,6 +43,9 @@ class GFlags(Command[AddressSpace, AddressSpace]):
     def _heaps(self) -> Heaps:
         return Heaps(self.image, self.databases)
 
+    def divides(self) -> bool:
+        return True
+
     def describe(self, step: AddressSpace) -> str:
         return f"Checking the databases of process {step.pid_text}"
 

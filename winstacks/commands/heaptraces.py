@@ -102,6 +102,10 @@ class HeapTraces(Command[AddressSpace, Listed]):
         except (OSError, umdh.UmdhError) as error:
             raise exceptions.RenderException(f"The baseline cannot be used: {error}") from error
 
+    def divides(self) -> bool:
+        # Files of workers would compete for their names, and --summary sorts the sums of all processes.
+        return not (self.option("dump") or self.option("summary"))
+
     def describe(self, step: AddressSpace) -> str:
         return f"Reading the heaps of process {step.pid_text}"
 

@@ -72,6 +72,10 @@ class Locks(Command[AddressSpace, Lock]):
     def _waiters(self) -> LockWaiters:
         return LockWaiters(self.symbolizer, self.named, self._lister)
 
+    def divides(self) -> bool:
+        # Files of workers would compete for their names.
+        return not self.option("dump")
+
     def describe(self, step: AddressSpace) -> str:
         return f"Reading the locks of process {step.pid_text}"
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Iterable, Iterator, List, Sequence, Union
+from typing import Any, Iterable, Iterator, List, Sequence, Union
 
 from ..memory.decode.status import status
 from ..memory.image import AddressSpace
@@ -39,6 +39,20 @@ class StackTraceDb(Command[AddressSpace, Database]):
         self._spaces: List[AddressSpace] = list(super().steps())
         self._objections = 0
         return self._spaces
+
+    def divides(self) -> bool:
+        # Files of workers would compete for their names.
+        return not self.option("dump")
+
+    def take(self) -> Any:
+        objections, self._objections = self._objections, 0
+        return objections, super().take()
+
+    def merge(self, counted: Any) -> None:
+        objections, others = counted
+        super().merge(others)
+        self._objections += objections
+        self.unread = self._objections == len(self._spaces)
 
     def describe(self, step: AddressSpace) -> str:
         return f"Reading the databases of process {step.pid_text}"

@@ -9,44 +9,32 @@ from typing import Iterator, Tuple
 
 from volatility3.framework import interfaces
 
-from ..findings.registry import Findings
-from ..memory.image import AddressSpace
 from ..options import CHECKS
 from ..rows import findings as rows
-from ..rows.command import Command
+from ..rows.checking import CheckingCommand
 from ..rows.grid import Row
 from ..stacklist.stack import StackRecord
 
 
-class TraceFindings(Command[StackRecord, StackRecord]):
+class TraceFindings(CheckingCommand):
     """The work of `windows.tracefindings`."""
 
     grid = rows.FINDINGS
 
     @cached_property
-    def _findings(self) -> Findings:
-        return Findings(self.symbolizer, self._checks, self.pids, self.option("scan"))
-
-    @cached_property
-    def _checks(self) -> Tuple[str, ...]:
+    def checks(self) -> Tuple[str, ...]:
         return rows.chosen(self.plugin, "check", CHECKS)
 
     @cached_property
     def _severities(self) -> Tuple[str, ...]:
         return rows.severities(self.plugin)
 
-    def steps(self) -> Iterator[StackRecord]:
-        return self._findings.examine()
-
-    def space(self, step: StackRecord) -> AddressSpace:
-        return step.space
-
     def describe(self, step: StackRecord) -> str:
         return f"Checking the stacks of kind {step.kind} of process {step.space.pid_text}"
 
     def finish(self) -> Iterator[Row]:
-        found = self._findings.found()
-        yield from rows.nothing_found(self.image, found, self._severities, self._findings.examined)
+        found = self.findings.found()
+        yield from rows.nothing_found(self.image, found, self._severities, self.findings.examined)
         if self.option("summary"):
             yield from rows.summary(self.image, found, self._severities)
         in_short = bool(self.option("brief")) and not self.option("unchecked")
@@ -57,5 +45,5 @@ class TraceFindings(Command[StackRecord, StackRecord]):
         if check is not None:
             return rows.explained(check, self.plugin)
         # An unknown word ends the command before any row.
-        _ = self._checks, self._severities
+        _ = self.checks, self._severities
         return super().run()

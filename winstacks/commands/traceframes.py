@@ -16,6 +16,9 @@ class TraceFrames(FlatCommand):
 
     table = "traceframes"
 
+    def divides(self) -> bool:
+        return True
+
     @cached_property
     def _rows(self) -> FrameTable:
         return FrameTable(self.tables)

@@ -27,6 +27,11 @@ TITLE = "flame graph of its stacks"
 class TraceGraph(FlatCommand):
     """The work of `windows.tracegraph`."""
 
+    joins = True
+
+    def divides(self) -> bool:
+        return True
+
     @cached_property
     def _drawn(self) -> drawing.Drawing:
         return drawing.Drawing(self.config["weight"], merged=self._baseline is not None)

@@ -14,5 +14,8 @@ class TraceImage(FlatCommand):
 
     table = "traceimage"
 
+    def divides(self) -> bool:
+        return True
+
     def finish(self) -> Iterator[Row]:
         yield FlatCells(self.table, NOT_AVAILABLE).row(image_values(self.facts()))

@@ -18,37 +18,34 @@ from ..html.report import Report
 from ..html.waitpart import held_locks, waits_part
 from ..locks.lister import LockLister
 from ..memory.decode.statuscodes import StatusCode
-from ..memory.image import AddressSpace
 from ..rows import graph, requested
-from ..rows.command import Command
+from ..rows.checking import CheckingCommand
 from ..rows.grid import Row
-from ..stacklist.imagefacts import Totals, Warnings, gather, identity
+from ..stacklist.imagefacts import Warnings, gather, identity
 from ..stacklist.stack import StackRecord
 from ..stacklist.threadwaits import ThreadWaits
 
 
-class TraceReport(Command[StackRecord, StackRecord]):
+class TraceReport(CheckingCommand):
     """The work of `windows.tracereport`."""
 
     grid = graph.GRID
 
     def __init__(self, plugin: interfaces.plugins.PluginInterface) -> None:
         super().__init__(plugin)
-        self._report, self._totals, self._warnings = Report(), Totals(), Warnings()
+        self._report, self._warnings = Report(), Warnings()
 
     @cached_property
-    def _findings(self) -> Findings:
+    def findings(self) -> Findings:
         return Findings(self.symbolizer, (), self.pids, self.option("scan"), self._waits.add)
 
     @cached_property
     def _waits(self) -> ThreadWaits:
         return ThreadWaits(self.symbolizer, self.named, self.pids)
 
-    def steps(self) -> Iterator[StackRecord]:
-        return self._findings.examine(self._totals)
-
-    def space(self, step: StackRecord) -> AddressSpace:
-        return step.space
+    def divides(self) -> bool:
+        # The waits are found by the threads as they are read.
+        return False
 
     def describe(self, step: StackRecord) -> str:
         return f"Reading and checking the stacks of kind {step.kind} of process {step.space.pid_text}"
@@ -63,10 +60,10 @@ class TraceReport(Command[StackRecord, StackRecord]):
 
     def finish(self) -> Iterator[Row]:
         report = self._report
-        found = self._findings.found()
+        found = self.findings.found()
         held = held_locks(self.image, LockLister(self.image, self.databases), self.pids)
         waiting = waits_part(self._waits.rows(), self._waits.chains, held)
-        facts = gather(self.image, self._totals, self._warnings, self.option("sha256"))
+        facts = gather(self.image, self.totals, self._warnings, self.option("sha256"))
         paths = [file.shown for file in self.image.service(identity).files]
         title = htmlpage.page_title("report on its stacks", paths, facts.computer_name)
         written = graph.write(

@@ -23,6 +23,10 @@ class StackTraces(WaitCommand):
         """Whether the waits go into a file."""
         return self.option("dump")
 
+    def divides(self) -> bool:
+        # The files are written in the order of the stacks, with the waits of all threads.
+        return not self.option("dump")
+
     @cached_property
     def _cells(self) -> FlatCells:
         return FlatCells(self.table)

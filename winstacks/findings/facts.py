@@ -109,6 +109,14 @@ class Page(NamedTuple):
     protection: str = ""
 
 
+class CheckNotes(NamedTuple):
+    """What the checks noted about stacks; the members are named as in `CheckFacts`."""
+
+    untold: Dict[int, Tuple[Optional[int], str]]
+    left_out: Dict[str, Dict[str, Dict[str, None]]]
+    lost: LostStacks
+
+
 class CheckFacts:
     """The facts of an image.
 
@@ -355,6 +363,22 @@ class CheckFacts:
         things = self._left_out.setdefault(check, {}).setdefault(reason, {})
         if len(things) < _MAX_KEPT:
             things[what] = None
+
+    def take_notes(self) -> CheckNotes:
+        """Returns the notes about stacks, and forgets them."""
+        taken = CheckNotes(self.untold, self._left_out, self.lost)
+        self.untold, self._left_out, self.lost = {}, {}, LostStacks()
+        return taken
+
+    def merge_notes(self, other: CheckNotes) -> None:
+        """Adds notes that another process made about the stacks that follow."""
+        for eprocess, missing in other.untold.items():
+            self.untold.setdefault(eprocess, missing)
+        for check, reasons in other.left_out.items():
+            for reason, things in reasons.items():
+                for what in things:
+                    self.leave_out(check, reason, what)
+        self.lost.merge(other.lost)
 
     def left_out(self, check: str) -> Iterator[str]:
         """Yields each reason why a check left data out, with the data."""

@@ -43,9 +43,18 @@ class LostStacks:
         thread = "" if stack.tid is None else f" of TID {stack.tid}"
         reason = status(*(item for item in stack.status if item not in space.remark)) or stack.status
         process = LostProcessStacks(space.eprocess, space.pid, space.known_name)
+        self._add(process, (stack.kind, f"{stack.kind}{thread} ({text(reason)})"))
+
+    def _add(self, process: LostProcessStacks, lost: Tuple[str, str]) -> None:
         if self._count < MAX_LOST:
             self._count += 1
-            self._known.setdefault(process, {})[stack.kind, f"{stack.kind}{thread} ({text(reason)})"] = None
+            self._known.setdefault(process, {})[lost] = None
+
+    def merge(self, other: LostStacks) -> None:
+        """Adds lost stacks that were met after these."""
+        for process, stacks in other._known.items():
+            for lost in stacks:
+                self._add(process, lost)
 
     def by_process(self) -> Iterator[Tuple[LostProcessStacks, List[Tuple[str, str]]]]:
         """Yields each process with its lost stacks, as pairs of kind and description."""

@@ -11,6 +11,7 @@ A new check is a module of `checks` with a `CHECK`, and an entry in `options.CHE
 
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import (
     Collection,
@@ -37,8 +38,8 @@ from ..names.symbolizer import Symbolizer
 from ..options import CHECKS, SEVERITIES
 from ..stacklist.imagefacts import Totals
 from ..stacklist.stack import StackFilter, StackRecord
-from ..stacklist.traces import StackCollector, ThreadWatch, unwatched
-from .facts import CheckFacts, list_in_words
+from ..stacklist.traces import Portion, StackCollector, ThreadWatch, unwatched
+from .facts import CheckFacts, CheckNotes, list_in_words
 from .finding import Check, Finding, OfStack, doubts_of
 from .loststacks import LostProcessStacks
 from .shadowstacks import confirmed
@@ -108,6 +109,33 @@ class FindingOrder(NamedTuple):
     is_explained: bool
 
 
+class _Counted(NamedTuple):
+    """The stacks, or threads, with a finding: their number, and the first and the last of them."""
+
+    number: int
+    first: Optional[str]
+    last: Optional[str]
+
+
+class Gathered(NamedTuple):
+    """What a `_Gathering` has; the members are named as there."""
+
+    ran: bool
+    cut: bool
+    worst: Dict[Hashable, Finding]
+    stacks: Dict[Hashable, _Counted]
+    doubts: Dict[Hashable, Status]
+
+
+class PartlyExamined(NamedTuple):
+    """What the checks found in some stacks, and the notes of `CheckFacts`; members as in `Findings`."""
+
+    gathered: List[Gathered]
+    notes: CheckNotes
+    stacks: int
+    processes: Set[int]
+
+
 class _Gathering:
     """The findings of one check: the worst of each group, and the number of stacks with it."""
 
@@ -116,33 +144,52 @@ class _Gathering:
         self.ran = not check.kinds or not check.needs
         self.cut = False
         self._worst: Dict[Hashable, Finding] = {}
-        self._stacks: Dict[Hashable, Tuple[int, Optional[str]]] = {}
+        self._stacks: Dict[Hashable, _Counted] = {}
         self._doubts: Dict[Hashable, Status] = {}
 
     def add(self, findings: Iterable[Finding]) -> None:
         """Adds findings."""
         for finding in findings:
-            before = self._worst.get(finding.group)
-            if before is None and len(self._worst) >= MAX_FINDINGS:
-                self.cut = True
-                continue
-            if before is None or rank(finding) < rank(before):
-                self._worst[finding.group] = finding
-            doubts = doubts_of(finding.status)
-            if doubts:
-                self._doubts[finding.group] = status(self._doubts.get(finding.group, NOTHING), doubts)
             # A finding without a stack has no TraceId: all of a group count as one.
-            count, last = self._stacks.get(finding.group, (0, None))
             counted = str(finding.tid) if finding.of_threads else finding.trace_id
-            if not count or last != counted:
-                self._stacks[finding.group] = count + 1, counted
+            self._add(finding, _Counted(1, counted, counted), doubts_of(finding.status))
+
+    def _add(self, finding: Finding, counted: _Counted, doubts: Status) -> None:
+        """Adds the worst finding of a group in some stacks, the number of these, and their doubts."""
+        group = finding.group
+        before = self._worst.get(group)
+        if before is None and len(self._worst) >= MAX_FINDINGS:
+            self.cut = True
+            return
+        if before is None or rank(finding) < rank(before):
+            self._worst[group] = finding
+        if doubts:
+            self._doubts[group] = status(self._doubts.get(group, NOTHING), doubts)
+        known = self._stacks.get(group)
+        if known is not None:
+            # One stack may have several findings of a group.
+            number = known.number + counted.number - (known.last == counted.first)
+            counted = _Counted(number, known.first, counted.last)
+        self._stacks[group] = counted
+
+    def take(self) -> Gathered:
+        """Returns what was gathered, and forgets it."""
+        taken = Gathered(self.ran, self.cut, self._worst, self._stacks, self._doubts)
+        self._worst, self._stacks, self._doubts = {}, {}, {}
+        return taken
+
+    def merge(self, other: Gathered) -> None:
+        """Adds what was gathered of the stacks that follow."""
+        self.ran, self.cut = self.ran or other.ran, self.cut or other.cut
+        for group, finding in other.worst.items():
+            self._add(finding, other.stacks[group], other.doubts.get(group, NOTHING))
 
     def found(self) -> Iterator[Outcome]:
         """Yields the findings. What is contradicted about one stack of a group, the finding has, too."""
         for group, finding in self._worst.items():
             doubts = self._doubts.get(group)
             shown = finding._replace(status=status(finding.status, doubts)) if doubts else finding
-            yield Outcome(self.check, shown, self._stacks[group][0])
+            yield Outcome(self.check, shown, self._stacks[group].number)
 
     def reasons(self, facts: CheckFacts) -> Iterator[Outcome]:
         """Yields why the check, or a part of it, could not run."""
@@ -235,13 +282,47 @@ class Findings:
         Raises:
             tables.MissingTableError: if a symbol table of this library is missing
         """
-        facts = self._facts
+        totals = totals or Totals()
+        for portion in self.portions(totals):
+            yield from self.examine_portion(portion, totals)
+        self.finish()
+
+    @functools.cached_property
+    def _filter(self) -> StackFilter:
+        """The filter of the stacks that the checks need; without a kind, they need none."""
         kinds = tuple({kind: None for check in self._running for kind in check.check.kinds})
-        stack_filter = StackFilter(kinds, facts.pids, scan_threads=facts.scan)
-        for stack in self._traces.list_stacks(stack_filter, totals) if kinds else ():
+        return StackFilter(kinds, self._facts.pids, scan_threads=self._facts.scan)
+
+    def portions(self, totals: Totals) -> Iterator[Portion]:
+        """Yields the portions of the stacks that the checks need."""
+        return self._traces.portions(self._filter, totals) if self._filter.kinds else iter(())
+
+    def examine_portion(self, portion: Portion, totals: Totals) -> Iterator[StackRecord]:
+        """Runs the checks on the stacks of a portion, and yields each stack."""
+        for stack in self._traces.stacks_of(portion, self._filter, totals):
             self.check_stack(stack)
             yield stack
-        self.finish()
+
+    def lose(self, portion: Portion, totals: Totals) -> Iterator[StackRecord]:
+        """Counts the stacks of a portion that was not read to its end as lost, and yields their rows."""
+        for stack in self._traces.lost(portion, self._filter, totals):
+            self._facts.lost.add(stack)
+            yield stack
+
+    def take(self) -> PartlyExamined:
+        """Returns what the checks found in stacks, and forgets it."""
+        gathered = [gathering.take() for gathering in self._gathered]
+        taken = PartlyExamined(gathered, self._facts.take_notes(), self._stacks, self._processes)
+        self._stacks, self._processes = 0, set()
+        return taken
+
+    def merge(self, other: PartlyExamined) -> None:
+        """Adds what the same checks found, in another process, in the stacks that follow."""
+        for gathering, gathered in zip(self._gathered, other.gathered):
+            gathering.merge(gathered)
+        self._facts.merge_notes(other.notes)
+        self._stacks += other.stacks
+        self._processes |= other.processes
 
     def check_stack(self, stack: StackRecord) -> None:
         """Runs the checks on a stack.

@@ -163,7 +163,8 @@ class PdbSymbols:
         warning."""
         if self._advise:
             self._advise = False
-            vollog.warning(f"{missing}: its exports are used (-v names others, --fetch-symbols gets them)")
+            advice = "its exports are used (-v names others, --fetch-symbols gets them)"
+            vollog.warning(f"{missing}: {advice}", extra={"unless_said": missing})
         elif len(self._found) < _MAX_REPORTS:
             vollog.info(missing)
 

@@ -16,15 +16,19 @@ and gaps, which stand for stacks that cannot be read. An item has rows, and fram
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
-from functools import cached_property
-from typing import Any, Generic, Iterable, Iterator, List, Optional, Sequence, Tuple, TypeVar, Union
+import operator
+from functools import cached_property, partial
+from typing import Any, Callable, Generic, Iterable, Iterator, List, Optional, Sequence, Tuple, TypeVar, Union
 
 from volatility3.framework import exceptions, interfaces
 
 from ..columns.commands import for_input
 from ..memory.collector import paused_by_group
+from ..memory.decode.status import status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..names.symbolizer import Symbolizer
 from ..process.processlist import ProcessList
@@ -36,6 +40,7 @@ from ..tracedb.finder import Databases
 from ..tracedb.gap import Gap
 from . import plugin as plugins
 from . import requested
+from .divided import Divided, Log, WorkerPortion, workers_wanted
 from .entries import EntryRows, ShownEntry
 from .frames import FramePrinter
 from .grid import Grid, Row
@@ -45,6 +50,8 @@ Step = TypeVar("Step")
 Item = TypeVar("Item")
 
 _OFTEN = 4096
+_WORTH_A_FORK = 2
+"""The least number of portions that are divided among workers."""
 _AT_ONCE = 64
 """Number of items made before any is shown: few enough to stay in the processor's cache."""
 
@@ -54,6 +61,10 @@ NO_RECORDS = (
 )
 _ONLY_SELECTED = "; {} leaves out all other processes"
 _DOUBTFUL = "{} more may match --find and --unbacked: they have unreadable frames, or frames without a name"
+
+
+def _say_nothing(percent: float, text: Optional[str] = None) -> None:
+    """Shows no progress: the first process shows that of all workers."""
 
 
 class Command(Generic[Step, Item]):
@@ -71,6 +82,7 @@ class Command(Generic[Step, Item]):
         kernel: whether PID 0 selects the kernel
         recorded: whether the command lists what Windows recorded, which a small kernel dump lacks
         grouped: whether consecutive steps with one text are one step of the progress
+        joins: whether workers send steps, whose items the first process joins, and not rows
         found: whether there is anything to show, before the options filter it
         matched: whether anything passes the options
         unread: whether something could not be read
@@ -81,7 +93,7 @@ class Command(Generic[Step, Item]):
     unreadable: Tuple[str, ...] = ("PID", "Process")
     things = nothing = to_enable = ""
     kernel = True
-    grouped = recorded = False
+    grouped = recorded = joins = False
 
     def __init__(self, plugin: interfaces.plugins.PluginInterface) -> None:
         plugins.begin(plugin)
@@ -92,6 +104,7 @@ class Command(Generic[Step, Item]):
         self.found = self.matched = self.unread = False
         self.log = logging.getLogger(type(plugin).__module__)
         self._percent = 0.0
+        self._open = contextlib.ExitStack()
 
     @cached_property
     def image(self) -> Image:
@@ -202,6 +215,47 @@ class Command(Generic[Step, Item]):
         """Returns the grid of the plugin's rows."""
         return plugins.tree(self.plugin, self.grid, self.generate())
 
+    # What a command adds if several processes may read the address spaces. The workers are forked, and have
+    # what was made before.
+
+    def divides(self) -> bool:
+        """Returns whether the options let several processes do the steps: each alone, in any order."""
+        return False
+
+    def portions(self) -> Sequence[WorkerPortion]:
+        """Returns the portions of the work: here the steps of each process."""
+        found = []
+        for _, members in itertools.groupby(self.steps(), self._group):
+            steps = list(members)
+            space = self.space(steps[0])
+            lost = partial(self._shown, Gap(space, status(StatusCode.WORKER_ENDED)))
+            whose = f"process {space.pid_text}"
+            found.append(WorkerPortion(self.describe(steps[0]), whose, partial(iter, steps), lost))
+        return found
+
+    def take(self) -> Any:
+        """Returns what was counted in a worker since the last call, and forgets it."""
+        taken = (self.found, self.matched, self.unread), self.requested.take(), self.selection.take()
+        self.found = self.matched = self.unread = False
+        return (*taken, list(self.image.lacking))
+
+    def merge(self, counted: Any) -> None:
+        """Adds what a worker counted in the portion that follows."""
+        flags, requested_ids, selected, lacking = counted
+        self.found, self.matched, self.unread = map(
+            operator.or_, flags, (self.found, self.matched, self.unread)
+        )
+        self.requested.merge(requested_ids)
+        self.selection.merge(selected)
+        self.image.lacking.update(dict.fromkeys(lacking))
+
+    def standing_for(self, steps: Iterable[Any]) -> Iterable[Any]:
+        """Returns what workers would have sent of steps that stand for those of an ended worker."""
+        return steps if self.joins else self._rows_of_all(steps)
+
+    def finish_portions(self) -> None:
+        """Does what follows the steps of all portions."""
+
     # The loop.
 
     def generate(self) -> Iterator[Row]:
@@ -209,16 +263,56 @@ class Command(Generic[Step, Item]):
 
         A listing may have millions of rows, so the parts are chained in C instead of in nested generators.
         """
-        parts = itertools.chain(self.image.possible(self._parts()), self._end())
-        return itertools.chain.from_iterable(parts)
+        return itertools.chain.from_iterable(self._all_parts())
+
+    def _all_parts(self) -> Iterator[Iterator[Row]]:
+        with self._open:
+            yield from self.image.possible(self._parts())
+            yield from self._end()
 
     def _parts(self) -> Iterator[Iterator[Row]]:
-        """Yields the rows of each step. A member missing from the kernel's symbols ends the step."""
-        for step in paused_by_group(self._progress(self.steps()), self._group):
-            # `map` lists the items when the first is requested: inside `possible`, which catches missing
-            # members.
-            items = itertools.chain.from_iterable(map(self.items, (step,)))
-            yield self.image.possible(itertools.chain.from_iterable(map(self._shown, items)))
+        """Yields the rows of each step."""
+        workers = 0
+        if self.divides() and not self.option("fetch_symbols"):
+            workers = workers_wanted(self.image, self.config.get("workers"))
+        if workers:
+            yield from self._divided_parts(workers)
+        else:
+            yield from map(self._rows_of, paused_by_group(self._progress(self.steps()), self._group))
+
+    def _rows_of(self, step: Step) -> Iterator[Row]:
+        """Returns the rows of a step. A member missing from the kernel's symbols ends the step."""
+        # `map` lists the items when the first is requested: inside `possible`, which catches missing members.
+        items = itertools.chain.from_iterable(map(self.items, (step,)))
+        return self.image.possible(itertools.chain.from_iterable(map(self._shown, items)))
+
+    def _divided_parts(self, workers: int) -> Iterator[Iterator[Row]]:
+        """Yields the rows of all portions, which workers make."""
+        portions = self.portions()
+        if len(portions) < _WORTH_A_FORK:
+            for portion in portions:
+                yield self._rows_of_all(portion.steps())
+            self.finish_portions()
+            return
+
+        def progress(place: int) -> None:
+            self._percent = 100.0 * place / len(portions)
+            text = f"{portions[place].text} ({place + 1} of {len(portions)})"
+            self.plugin._progress_callback(self._percent, text)
+
+        rows: Callable[[Iterable[Any]], Iterable[Any]] = iter if self.joins else self._rows_of_all
+        divided = Divided(self.image, self._become_worker, rows, self.take, self.merge)
+        # What the workers said, this process does not say again until its last row.
+        log = self._open.enter_context(Log())
+        for part in divided.parts(portions, workers, log, progress):
+            yield self._rows_of_all(part) if self.joins else iter(part)
+        self.finish_portions()
+
+    def _rows_of_all(self, steps: Iterable[Step]) -> Iterator[Row]:
+        return itertools.chain.from_iterable(map(self._rows_of, steps))
+
+    def _become_worker(self) -> None:
+        self.plugin._progress_callback = _say_nothing
 
     def _end(self) -> Iterator[Iterator[Row]]:
         self.unread = self.unread or bool(self.image.lacking)

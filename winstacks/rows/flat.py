@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Iterable, Iterator, List, Sequence
+from typing import Any, Iterable, Iterator, List, Sequence
 
 from volatility3.framework import exceptions, interfaces
 
@@ -18,9 +18,10 @@ from ..stacklist.imagefacts import ImageFacts, Totals, Warnings, gather
 from ..stacklist.stack import StackFilter, StackRecord
 from ..stacklist.tables import FRAME, FlatTables, Values, image_values, json_line
 from ..stacklist.threadwaits import ThreadWaits, WaitRow
-from ..stacklist.traces import StackCollector, unwatched
+from ..stacklist.traces import Portion, StackCollector, unwatched
 from . import requested
 from .command import Command
+from .divided import WorkerPortion
 from .frames import stack_cell
 from .grid import NOT_APPLICABLE, NOT_AVAILABLE, TYPES, UNREADABLE, Hex, Row, grid_of, typed
 from .plugin import OutputFile, columns_tree, shown_columns
@@ -94,7 +95,33 @@ class FlatCommand(Command[StackRecord, StackRecord]):
         return stack_filter(self.plugin, self.pids)
 
     def steps(self) -> Iterator[StackRecord]:
-        return StackCollector(self.symbolizer, self.named).list_stacks(self.stacks_wanted, self.totals)
+        return self._collector.list_stacks(self.stacks_wanted, self.totals)
+
+    @cached_property
+    def _collector(self) -> StackCollector:
+        return StackCollector(self.symbolizer, self.named)
+
+    def portions(self) -> List[WorkerPortion]:
+        return [
+            self._portion(portion) for portion in self._collector.portions(self.stacks_wanted, self.totals)
+        ]
+
+    def _portion(self, portion: Portion) -> WorkerPortion:
+        return WorkerPortion(
+            f"Reading the stacks {portion.text}",
+            f"the stacks {portion.text}",
+            lambda: self._collector.stacks_of(portion, self.stacks_wanted, self.totals),
+            lambda: self.standing_for(self._collector.lost(portion, self.stacks_wanted, self.totals)),
+        )
+
+    def take(self) -> Any:
+        totals, self.totals = self.totals, Totals()
+        return totals, super().take()
+
+    def merge(self, counted: Any) -> None:
+        totals, others = counted
+        super().merge(others)
+        self.totals.add(totals)
 
     def space(self, step: StackRecord) -> AddressSpace:
         return step.space

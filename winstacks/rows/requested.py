@@ -184,6 +184,16 @@ class RequestedIds:
         if isinstance(value, int):
             self._seen[option].add(value)
 
+    def take(self) -> Dict[str, Set[int]]:
+        """Returns the IDs that were seen since the last call, and forgets them."""
+        taken, self._seen = self._seen, {name: set() for name in _MISSING}
+        return taken
+
+    def merge(self, seen: Dict[str, Set[int]]) -> None:
+        """Adds IDs that another process saw."""
+        for name, ids in seen.items():
+            self._seen[name] |= ids
+
     def missing(self, image: Callable[[], Image]) -> Dict[str, List[int]]:
         """Returns the IDs that do not exist, by option; processes and threads are looked up in the image."""
         lost = {name: self.requested_ids(name) - self._seen[name] for name in _MISSING}

@@ -64,12 +64,39 @@ class RowNode(renderers.TreeNode):
         return found
 
 
+_RENDERERS = "volatility3.cli.text_renderer"
+_STREAMING = ("QuickTextRenderer", "CSVRenderer", "NoneRenderer")
+"""Volatility's renderers that print a row when they visit it, and never come back to it."""
+
+
 class RowGrid(renderers.TreeGrid):
-    """A grid of rows that accepts whatever Volatility's accepts."""
+    """A grid of rows that accepts whatever Volatility's accepts.
+
+    It keeps the rows, unless a renderer populates it that needs each once: then a row of the top level is
+    gone when the next one comes, and one below it, too.
+    """
+
+    _keeps = True
+
+    def populate(
+        self, function: Any = None, initial_accumulator: Any = None, fail_on_errors: bool = True
+    ) -> Optional[Exception]:
+        """Reads the rows as Volatility's grid does."""
+        visitor = getattr(function, "__qualname__", "").partition(".")[0]
+        # Of rows that are not kept: the number of rows so far at each depth, below the last row above it.
+        self._counts: List[int] = []
+        self._keeps = visitor not in _STREAMING or function.__module__ != _RENDERERS
+        return super().populate(function, initial_accumulator, fail_on_errors)
 
     def _append(self, parent: Optional[interfaces.renderers.TreeNode], values: Any) -> RowNode:
         """Adds a row below another row, or at top level."""
         above = parent if isinstance(parent, RowNode) else None
+        if not self._keeps:
+            # The row above does not refer to the one below: only the collector of cycles would free them.
+            depth = 0 if above is None else above.path_depth
+            number = self._counts[depth] if depth < len(self._counts) else 0
+            self._counts[depth:] = [number + 1]
+            return RowNode(number, self, above, values)
         if above is None:
             beside: List[Any] = self._children
         else:

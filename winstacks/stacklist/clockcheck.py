@@ -54,6 +54,11 @@ class NewestTime:
                 if self._is_newer(time):
                     self.time, self.owner = time, f"process {space.pid_text} ({space.process}) {verb}"
 
+    def add(self, other: NewestTime) -> None:
+        """Adds the newest time of others."""
+        if self._is_newer(other.time):
+            self.time, self.owner = other.time, other.owner
+
     def contradiction(self, capture_time: Optional[int], crashed: bool) -> Status:
         """Returns `contradicted: CaptureTime` if the newest time is after the clock, and logs a warning.
 

@@ -12,7 +12,7 @@ an address space is named once, for the tables of all plugins.
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Callable, Collection, Dict, Iterable, List, NamedTuple, Optional, Protocol
+from typing import Callable, Collection, Dict, Iterable, List, NamedTuple, Optional, Protocol, Tuple
 
 from ..columns.dictionary import STACK_SEPARATOR
 from ..columns.words import IMAGE, UNBACKED, UNKNOWN
@@ -135,6 +135,25 @@ class NamedFrame:
         if self._code is None:
             self._code = self._facts.code(self)
         return self._code
+
+    def __reduce__(self) -> Tuple[Callable[..., NamedFrame], Tuple[object, ...]]:
+        """Returns what another process needs: it cannot find the details, so they are found here."""
+        return NamedFrame, (self.address, self.name, self.shown, _FoundFacts(self.details, self._code))
+
+
+class _FoundFacts(NamedTuple):
+    """The facts about a frame that another process has found."""
+
+    found: FrameDetails
+    found_code: Optional[CodeHere]
+
+    def details(self, frame: NamedFrame) -> FrameDetails:
+        return self.found
+
+    def code(self, frame: NamedFrame) -> CodeHere:
+        """Only the table of frames has them, whose rows are made where the frames are found."""
+        assert self.found_code is not None
+        return self.found_code
 
 
 def stack_text(frames: Collection[NamedFrame], mask: int = -1) -> str:

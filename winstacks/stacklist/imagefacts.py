@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import logging
 import types
-from typing import Dict, Hashable, List, NamedTuple, Optional, Set, Type
+from typing import Dict, Hashable, List, NamedTuple, Optional, Tuple, Type
 
 from volatility3.framework import constants
 
@@ -80,7 +80,7 @@ class Totals:
         self.absent: Dict[str, int] = {}
         self.newest = NewestTime()
         self.crash: Optional[StackRecord] = None
-        self._counted_absences: Set[Hashable] = set()
+        self._counted_absences: Dict[Tuple[Hashable, StatusCode], StatusItem] = {}
         self._cut = False
 
     def count_kind(self, kind: str, here: bool, missing: int) -> None:
@@ -105,7 +105,7 @@ class Totals:
                         vollog.warning(f"Only the first {MAX_ABSENT} absent structures are counted")
                     self._cut = True
                     continue
-                self._counted_absences.add((what, item.code))
+                self._counted_absences[what, item.code] = item
                 word = item.code.value.replace("{} ", "")
                 self.absent[word] = self.absent.get(word, 0) + (item.number or 1)
 
@@ -113,6 +113,22 @@ class Totals:
         """Counts a stack of a thread."""
         self.stacks += 1
         self.incomplete += incomplete
+
+    def add(self, other: Totals) -> None:
+        """Adds the numbers of stacks that were walked after these."""
+        self.walked_threads = self.walked_threads or other.walked_threads
+        self.walked_databases = self.walked_databases or other.walked_databases
+        self.threads += other.threads
+        self.stacks += other.stacks
+        self.incomplete += other.incomplete
+        self.databases += other.databases
+        for kind, known in other.known.items():
+            self.known[kind] = self.known.get(kind, 0) + known
+            self.read[kind] = self.read.get(kind, 0) + other.read[kind]
+        for (what, _), item in other._counted_absences.items():
+            self.lacks(what, (item,))
+        self.newest.add(other.newest)
+        self.crash = self.crash or other.crash
 
 
 class Warnings(logging.Handler):

@@ -7,7 +7,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import re
-from typing import Callable, Iterable, List, Optional, Pattern, Set, Tuple
+from typing import Callable, Iterable, List, NamedTuple, Optional, Pattern, Set, Tuple
 
 from ..columns.words import MODULE, NONE
 from ..memory.decode.memo import Memo
@@ -27,6 +27,18 @@ _SIMILAR = 0.7
 """Least similarity of a name that is suggested, as difflib measures it."""
 _PLACE = re.compile(r"(?:\+0x[0-9a-fA-F]+)?(?: 0x[0-9a-fA-F]+)?\Z")
 """The offset or the address at the end of a Symbol."""
+
+
+class Judged(NamedTuple):
+    """What a `Selection` has judged.
+
+    Attributes:
+        others: Symbols that did not match
+    """
+
+    widened: bool
+    doubtful: int
+    others: Set[str]
 
 
 class Selection:
@@ -99,6 +111,23 @@ class Selection:
         self.doubtful += not self.everything
         return self.everything
 
+    def take(self) -> Judged:
+        """Returns what was judged since the last call, and forgets it."""
+        taken = Judged(self.widened, self.doubtful, self._others)
+        self.doubtful, self._others = 0, set()
+        return taken
+
+    def merge(self, judged: Judged) -> None:
+        """Adds what another process has judged."""
+        self.widened = self.widened or judged.widened
+        self.doubtful += judged.doubtful
+        for symbol in judged.others:
+            self._add_other(symbol)
+
+    def _add_other(self, symbol: str) -> None:
+        if len(self._others) < _MAX_NAMES:
+            self._others.add(symbol)
+
     def _judge(self, frame: NamedFrame) -> Tuple[Optional[bool], ...]:
         """Returns for each option whether a frame matches it, None if that is unknown."""
         verdict = tuple(judge(frame) for judge in self._judges)
@@ -116,8 +145,8 @@ class Selection:
             return True
         wider = self._wider is not None and self._wider.match(symbol) is not None
         self.widened = self.widened or wider
-        if not wider and len(self._others) < _MAX_NAMES:
-            self._others.add(symbol)
+        if not wider:
+            self._add_other(symbol)
         return wider
 
     def nearest(self) -> List[str]:

@@ -14,7 +14,9 @@ thread has a line for each of its stacks, because the TraceId in the line is the
 from __future__ import annotations
 
 import functools
-from typing import Callable, Collection, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+import itertools
+from operator import attrgetter
+from typing import Callable, Collection, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..columns.words import HANDLE, HEAP, HEAPLOG, KERNEL, LOCK, OBJECT, STD, THREAD_KINDS, USER, WOW64
 from ..handles.lister import handle_events
@@ -47,6 +49,27 @@ ThreadWatch = Callable[[Thread, Sequence[Tuple[CallStack, str]]], None]
 
 def unwatched(thread: Thread, stacks: Sequence[Tuple[CallStack, str]]) -> None:
     """Does nothing with a thread: the `ThreadWatch` of a caller that needs none."""
+
+
+class Portion(NamedTuple):
+    """The stacks of some kinds of one address space, or of all where they cannot be divided.
+
+    Portions can be read in any order, and by several processes.
+
+    Attributes:
+        list_stacks: yields the stacks, and counts threads and databases
+        whose: whose stacks they are if they are not of one address space; else empty
+    """
+
+    kinds: Tuple[str, ...]
+    space: AddressSpace
+    list_stacks: Callable[[Totals], Iterator[StackRecord]]
+    whose: str = ""
+
+    @property
+    def text(self) -> str:
+        """The portion in words, as the progress shows it."""
+        return f"of kind {self.kinds[0]} {self.whose or f'of process {self.space.pid_text}'}"
 
 
 _LEFT_OVER = "trap"
@@ -82,9 +105,24 @@ class StackCollector:
             tables.MissingTableError: if a symbol table of this library is missing
         """
         totals = totals or Totals()
-        for stack in self._listed(stack_filter, totals):
+        for portion in self.portions(stack_filter, totals):
+            yield from self.stacks_of(portion, stack_filter, totals)
+
+    def stacks_of(self, portion: Portion, stack_filter: StackFilter, totals: Totals) -> Iterator[StackRecord]:
+        """Yields the requested stacks of a portion, and a row for those that cannot be read."""
+        for stack in self._image.possible(portion.list_stacks(totals)):
             if stack_filter.takes(stack):
                 self._count(stack, totals)
+                yield stack
+
+    @staticmethod
+    def lost(portion: Portion, stack_filter: StackFilter, totals: Totals) -> Iterator[StackRecord]:
+        """Yields the rows of a portion that was not read to its end."""
+        for kind in portion.kinds:
+            if stack_filter.has(kind):
+                space, reason = portion.space, status(StatusCode.WORKER_ENDED)
+                stack = gap(kind, Distinct().gap(kind, space, reason), space, reason)
+                StackCollector._count(stack, totals)
                 yield stack
 
     @staticmethod
@@ -103,36 +141,53 @@ class StackCollector:
             totals.lacks((stack.kind, process, stack.owner or stack.trace_id), status(*own_status))
             totals.lacks(process, status(stack.space.remark, stack.space.status))
 
-    def _listed(self, stack_filter: StackFilter, totals: Totals) -> Iterator[StackRecord]:
-        """Yields the stacks of all kinds. A missing kernel symbol costs only the kinds that need it."""
-        possible = self._image.possible
+    def portions(self, stack_filter: StackFilter, totals: Totals) -> Iterator[Portion]:
+        """Yields the portions of the requested stacks. A missing kernel symbol costs only the kinds that need
+        it."""
         if stack_filter.has(*THREAD_KINDS):
             totals.walked_threads = True
-            yield from possible(self._of_threads(stack_filter, totals))
+            yield from self._image.possible(self._portions_of_threads(stack_filter))
         if self._image.threads_only:
             return
         # Traces of databases, heaps and objects do not record the thread that left them.
+        recorded: List[Tuple[Tuple[str, ...], Callable[[AddressSpace, Totals], Iterator[StackRecord]]]] = []
         if not stack_filter.tids and stack_filter.has(STD, HEAPLOG):
             totals.walked_databases = True
-            yield from possible(self._of_databases(stack_filter, totals))
+            recorded.append(((STD, HEAPLOG), functools.partial(self._of_databases, stack_filter)))
         if not stack_filter.tids and stack_filter.has(HEAP):
-            for space in self._spaces(stack_filter):
-                yield from possible(self._of_heaps(space))
+            recorded.append(((HEAP,), self._of_heaps))
         if stack_filter.has(LOCK):
-            for space in self._spaces(stack_filter):
-                yield from possible(self._of_locks(space))
+            recorded.append(((LOCK,), self._of_locks))
+        spaces = list(self._spaces(stack_filter)) if recorded else []
+        for kinds, of_space in recorded:
+            for space in spaces:
+                yield Portion(kinds, space, functools.partial(of_space, space))
         if stack_filter.has(HANDLE):
-            yield from possible(self._of_handles(stack_filter))
+            handles = functools.partial(self._of_handles, stack_filter)
+            yield Portion((HANDLE,), self._image.kernel, handles, "of all processes")
         traced = bool(self._image.table_name) and not stack_filter.tids and stack_filter.has(OBJECT)
         if traced and (not stack_filter.pids or KERNEL_PID in stack_filter.pids):
-            yield from possible(self._of_objects())
+            yield Portion((OBJECT,), self._image.kernel, self._of_objects)
+
+    def _portions_of_threads(self, stack_filter: StackFilter) -> Iterator[Portion]:
+        threads = ThreadStacks(self._symbolizer, self._frames, self._lister, self._watch)
+        listed = threads.list_threads(stack_filter)
+        if stack_filter.scan_threads:
+            # The threads of a process are not adjacent.
+            of_all = functools.partial(self._of_threads, stack_filter, threads, listed)
+            yield Portion(THREAD_KINDS, self._image.kernel, of_all, "of all processes")
+            return
+        for space, members in itertools.groupby(listed, attrgetter("space")):
+            of_process = functools.partial(self._of_threads, stack_filter, threads, list(members))
+            yield Portion(THREAD_KINDS, space, of_process)
 
     # Each of these methods creates the readers it needs, so that a missing symbol costs only its own stacks.
-    def _of_threads(self, stack_filter: StackFilter, totals: Totals) -> Iterator[StackRecord]:
-        threads = ThreadStacks(self._symbolizer, self._frames, self._lister, self._watch)
+    def _of_threads(
+        self, stack_filter: StackFilter, threads: ThreadStacks, listed: Iterable[Thread], totals: Totals
+    ) -> Iterator[StackRecord]:
         lost = Distinct()
         unread: Optional[AddressSpace] = None
-        for thread in threads.list_threads(stack_filter):
+        for thread in listed:
             if thread.space != unread and thread.wow64 is None and self._image.machine is Machine.AMD64:
                 unread = thread.space
                 if has_status(unread.remark, StatusCode.PROCESS_UNREADABLE):
@@ -144,23 +199,23 @@ class StackCollector:
                 threads.thread_stacks(thread, stack_filter.scan_stacks), stack_filter, totals
             )
 
-    def _of_databases(self, stack_filter: StackFilter, totals: Totals) -> Iterator[StackRecord]:
+    def _of_databases(
+        self, stack_filter: StackFilter, space: AddressSpace, totals: Totals
+    ) -> Iterator[StackRecord]:
         kinds = [kind for kind in (STD, HEAPLOG) if stack_filter.has(kind)]
-        traces = DatabaseStacks(self._image, self._frames, self._databases)
-        for space in self._spaces(stack_filter):
-            yield from traces.of_space(space, kinds, stack_filter.carve, totals)
+        yield from self._traces.of_space(space, kinds, stack_filter.carve, totals)
 
-    def _of_heaps(self, space: AddressSpace) -> Iterator[StackRecord]:
+    def _of_heaps(self, space: AddressSpace, _: Totals) -> Iterator[StackRecord]:
         yield from self._heaps.of_space(space)
 
-    def _of_locks(self, space: AddressSpace) -> Iterator[StackRecord]:
+    def _of_locks(self, space: AddressSpace, _: Totals) -> Iterator[StackRecord]:
         yield from self._locks.of_space(space)
 
-    def _of_handles(self, stack_filter: StackFilter) -> Iterator[StackRecord]:
+    def _of_handles(self, stack_filter: StackFilter, _: Totals) -> Iterator[StackRecord]:
         lister = self._image.service(handle_events)(self._databases)
         yield from HandleStacks(self._image, self._frames, lister).list_stacks(stack_filter.pids)
 
-    def _of_objects(self) -> Iterator[StackRecord]:
+    def _of_objects(self, _: Totals) -> Iterator[StackRecord]:
         yield from ObjectStacks(self._image, self._frames, ObjectTraceLister(self._image)).list_stacks()
 
     @staticmethod
@@ -180,6 +235,10 @@ class StackCollector:
     @functools.cached_property
     def _lister(self) -> StackLister:
         return StackLister(self._image, self._symbolizer)
+
+    @functools.cached_property
+    def _traces(self) -> DatabaseStacks:
+        return DatabaseStacks(self._image, self._frames, self._databases)
 
     @functools.cached_property
     def _heaps(self) -> HeapStacks:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import weakref
 from typing import Any, Iterator, List, Tuple
 
 import pytest
@@ -48,6 +49,41 @@ def test_renderers_print_the_same(renderer: Any, rows: List[Any]) -> None:
     assert printed(renderer, RowGrid(COLUMNS, iter(rows))) == printed(
         renderer, renderers.TreeGrid(COLUMNS, iter(rows))
     )
+
+
+@pytest.mark.parametrize("renderer", RENDERERS, ids=lambda renderer_class: str(renderer_class.name))
+def test_rows_that_are_printed_at_once_are_not_kept(renderer: Any) -> None:
+    """While the last row is made, the grid has few rows before it; other renderers come back to all."""
+    alive: List[int] = []
+    nodes: List["weakref.ref[RowNode]"] = []
+    paths: List[str] = []
+
+    class Watched(RowGrid):
+        def _append(self, parent: Any, values: Any) -> RowNode:
+            node = super()._append(parent, values)
+            nodes.append(weakref.ref(node))
+            paths.append(node.path)
+            return node
+
+    def made() -> Iterator[Any]:
+        for number in range(100):
+            yield 0, (number, format_hints.Hex(number), "")
+            yield 1, (number, format_hints.Hex(number), "below")
+            yield 1, (number, format_hints.Hex(number), "below")
+            yield 2, (number, format_hints.Hex(number), "deep")
+        alive.append(sum(node() is not None for node in nodes))
+
+    grid = Watched(COLUMNS, made())
+    text = printed(renderer, grid)
+    assert grid.row_count == 400
+    streams = renderer in RENDERERS[:3]
+    assert (only(alive) <= 4) == streams
+    assert (len(grid.children(None)) == 0) == streams
+    # A row that is not kept has the path that it would have.
+    kept = RowGrid(COLUMNS, made())
+    kept.populate()
+    assert paths == kept.visit(None, lambda node, found: [*found, node.path], [])
+    assert text == printed(renderer, kept)
 
 
 def _nodes(grid: interfaces.renderers.TreeGrid) -> Iterator[Tuple[Any, ...]]:

@@ -58,6 +58,9 @@ class StatusCode(Enum):
     """Memory that another structure of the image has already claimed; it is read once."""
     LIMIT = "limit", Means.PLAIN
     """The limit is exceeded; the rest is not read."""
+    WORKER_ENDED = "worker ended", Means.FRAMES_MISSING | Means.FRAMES_LOST
+    """With `--workers`: the process that read this address space ended before it had read all.
+    Rows are missing."""
     FREED = "freed", Means.PLAIN
     """Released by Windows. The remaining data is shown."""
     HASH = "hash", Means.DISAGREES

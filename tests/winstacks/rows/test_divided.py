@@ -1,0 +1,218 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""--workers: the rows, warnings and files of several processes are those of one."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pathlib
+import signal
+from typing import Any, Dict, Iterator, List, Tuple
+from unittest import mock
+
+import pytest
+from volatility3.framework import constants
+from volatility3.plugins.windows import traceframes, tracegraph, traceimage, traces
+
+from tests.forge import context, sample
+from tests.forge.context import Opened
+from tests.support import grid
+from tests.support.only import only
+from tests.windows.test_columns import CLASSES
+from winstacks.commands import callstacks as callstacks_command
+from winstacks.commands import gflags as gflags_command
+from winstacks.memory.workers import can_fork, processors
+from winstacks.rows import command as command_module
+from winstacks.rows import divided
+
+pytestmark = pytest.mark.skipif(not can_fork(), reason="this system does not fork")
+
+FLAT = {
+    "traces": traces.StackTraces,
+    "traceframes": traceframes.TraceFrames,
+    "traceimage": traceimage.TraceImage,
+}
+PLUGINS: Dict[str, Any] = {
+    **{
+        name: CLASSES[name]
+        for name in ("callstacks", "gflags", "heaptraces", "locks", "stacktracedb", "tracefindings")
+    },
+    **FLAT,
+}
+OPTIONS: List[Tuple[str, Dict[str, Any]]] = [
+    *((name, {}) for name in PLUGINS),
+    ("callstacks", {"fold": True, "candidates": True}),
+    ("callstacks", {"find": "nt!*", "brief": True}),
+    ("callstacks", {"tid": [0xFFFF]}),
+    ("heaptraces", {"blocks": True}),
+    ("stacktracedb", {"carve": True, "fold": True}),
+    ("stacktracedb", {"index": [1, 77]}),
+    ("stacktracedb", {"find": "no_such_name"}),
+    ("tracefindings", {"unchecked": True, "summary": True}),
+    ("traces", {"kinds": ["user", "std"], "unbacked": True}),
+    ("traces", {"scan_threads": True, "scan_stacks": True, "processors": True}),
+    ("traceimage", {"pid": [4]}),
+]
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
+    return context.open_image(sample.build().image(), tmp_path_factory.mktemp("divided"))
+
+
+@pytest.fixture
+def log() -> Iterator[List[str]]:
+    """The messages of warnings and above that reach the handlers."""
+    messages: List[str] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            messages.append(f"{record.levelname} {record.name}: {record.getMessage()}")
+
+    handler = Handler(logging.WARNING)
+    logging.getLogger().addHandler(handler)
+    yield messages
+    logging.getLogger().removeHandler(handler)
+
+
+def _run(opened: Opened, name: str, log: List[str], **options: Any) -> Tuple[List[grid.Node], List[str]]:
+    log.clear()
+    rows = grid.run(opened, PLUGINS[name], **options)
+    return rows, list(log)
+
+
+@pytest.mark.parametrize(("name", "options"), OPTIONS)
+def test_rows_and_warnings_are_those_of_one_process(
+    name: str, options: Dict[str, Any], opened: Opened, log: List[str]
+) -> None:
+    one = _run(opened, name, log, **options)
+    assert one[0] or one[1]
+    forks: List[int] = []
+    fork = os.fork
+
+    def counted() -> int:
+        pid = fork()
+        forks.append(pid)
+        return pid
+
+    with mock.patch.object(os, "fork", counted):
+        for workers in (2, 8):
+            assert _run(opened, name, log, workers=workers, **options) == one
+    assert bool(one[0]) == (len(forks) >= 4)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "options", "file"),
+    [
+        (tracegraph.TraceGraph, {"weight": "count", "format": ["folded"]}, "tracegraph.folded"),
+        (tracegraph.TraceGraph, {"weight": "threads", "format": ["html"]}, "tracegraph.html"),
+    ],
+)
+def test_files_are_those_of_one_process(
+    plugin: Any, options: Dict[str, Any], file: str, opened: Opened, tmp_path: pathlib.Path
+) -> None:
+    written = []
+    for workers in (1, 2, 8):
+        folder = tmp_path / str(workers)
+        folder.mkdir()
+        rows = grid.rendered(opened, plugin, folder, workers=workers, **options)
+        written.append((rows, (folder / file).read_bytes()))
+    assert written[0][0]
+    assert written[1:] == written[:1] * 2
+
+
+def test_volatility_s_own_option_asks_for_workers(opened: Opened) -> None:
+    image = opened.image
+    assert divided.workers_wanted(image, None) == 0
+    assert divided.workers_wanted(image, 1) == 0
+    assert divided.workers_wanted(image, 3) == 3
+    assert divided.workers_wanted(image, 0) == processors()
+    with mock.patch.object(constants, "PARALLELISM", constants.Parallelism.Multiprocessing):
+        assert divided.workers_wanted(image, None) == processors()
+        assert divided.workers_wanted(image, 1) == 0
+    with mock.patch.object(constants, "PARALLELISM", constants.Parallelism.Threading):
+        assert divided.workers_wanted(image, None) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("can_fork", divided.NO_FORK), ("unknown_layers", "cannot open")],
+)
+def test_where_no_process_can_be_forked_one_reads_all(
+    name: str, reason: str, opened: Opened, log: List[str]
+) -> None:
+    one = _run(opened, "gflags", log)[0]
+    answer = {"can_fork": False, "unknown_layers": "device"}[name]
+    with mock.patch.object(divided, name, lambda *_: answer):
+        rows, told = _run(opened, "gflags", log, workers=2)
+    assert rows == one
+    assert any("one process reads all" in line for line in told)
+
+
+def _dying(method: Any, fatal: int) -> Any:
+    """A method that ends its process when it comes to the step of a process ID."""
+
+    def items(self: Any, step: Any) -> Any:
+        if self.space(step).pid == fatal:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return method(self, step)
+
+    return items
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [("gflags", gflags_command.GFlags), ("callstacks", callstacks_command.CallStacks)],
+)
+@pytest.mark.parametrize("workers", [2, 8])
+def test_an_ended_worker_costs_its_process_and_says_so(
+    name: str, command: Any, workers: int, opened: Opened, log: List[str]
+) -> None:
+    one, _ = _run(opened, name, log)
+    pids = list(dict.fromkeys(node.row["PID"] for node in one))
+    fatal = pids[len(pids) // 2]
+    with mock.patch.object(command, "items", _dying(command.items, fatal)):
+        rows, told = _run(opened, name, log, workers=workers)
+    assert [node for node in rows if node.row["PID"] != fatal] == [
+        node for node in one if node.row["PID"] != fatal
+    ]
+    gap = only(node.row for node in rows if node.row["PID"] == fatal)
+    assert gap["Status"] == "worker ended"
+    assert any(f"process {fatal} ended (signal 9): rows are missing" in line for line in told)
+
+
+def test_an_ended_worker_costs_stacks_that_findings_and_tables_count(opened: Opened, log: List[str]) -> None:
+    whole = {node.row["TraceId"]: node.row for node in _run(opened, "traces", log)[0]}
+    from winstacks.stacklist.traces import StackCollector
+
+    listed = StackCollector._of_heaps
+
+    def dying(self: Any, space: Any, totals: Any) -> Any:
+        if space.pid == fatal:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return listed(self, space, totals)
+
+    fatal = next(row["PID"] for row in whole.values() if row["Kind"] == "heap")
+    with mock.patch.object(StackCollector, "_of_heaps", dying):
+        rows = {node.row["TraceId"]: node.row for node in _run(opened, "traces", log, workers=2)[0]}
+        assert any("the stacks of kind heap of process" in line for line in log)
+        findings = _run(opened, "tracefindings", log, workers=2, unchecked=True)[0]
+    lost = [row for key, row in rows.items() if key not in whole]
+    assert {(row["PID"], row["Kind"], row["Status"]) for row in lost} == {(fatal, "heap", "worker ended")}
+    gone = [row for key, row in whole.items() if key not in rows]
+    assert {(row["PID"], row["Kind"]) for row in gone} == {(fatal, "heap")}
+    reasons = [node.row for node in findings if node.row["Finding"] == "lost_stacks"]
+    assert any(row["PID"] == fatal and "worker ended" in row["Evidence"] for row in reasons)
+
+
+def test_no_worker_is_forked_where_options_need_one_process(opened: Opened, log: List[str]) -> None:
+    with mock.patch.object(command_module, "Divided", side_effect=AssertionError):
+        for name, options in (
+            ("callstacks", {"unique": True}),
+            ("heaptraces", {"summary": True}),
+            ("gflags", {"workers": 1}),
+        ):
+            assert _run(opened, name, log, **{"workers": 2, **options})[0]
+        with pytest.raises(AssertionError):
+            _run(opened, "gflags", log, workers=2)
