@@ -36,8 +36,8 @@ RUNS = 3
 
 
 class Parts(NamedTuple):
-    """Seconds of a run: by the clock; of the processor before and after the fork; of the workers. Its memory
-    in megabytes is that of the first process."""
+    """Seconds of a run: by the clock; of the processor before and after the fork; of the workers. Also the
+    memory of the first process, in megabytes."""
 
     clock: float
     before: float

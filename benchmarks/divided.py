@@ -5,7 +5,7 @@
     python divided.py COST VOL ARGUMENTS
 
 `before` are the processor seconds of the first process until it forks, `after` its seconds from then on,
-`workers` those of all processes that it forked, `clock` all of it by the clock.
+`workers` the seconds of all processes that it forked, `clock` all of it by the clock.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What the worst files of 1 MB cost: the worst command for each file.
+"""Measures the cost of the worst files of 1 MB: the worst command for each file.
 
 The goals are 10 s of processor time and 300 MB for each command.
 """
@@ -41,7 +41,7 @@ PROCESS_DUMPS: Dict[str, Callable[[], bytes]] = {
 
 
 class Cost(NamedTuple):
-    """What a command took: processor time in seconds, and the largest resident size in megabytes."""
+    """The cost of a command: processor time in seconds, and the largest resident size in megabytes."""
 
     seconds: float
     megabytes: float

@@ -11,7 +11,7 @@ import struct
 from tests.forge.minidump import Module, Writer, WrittenThread
 
 MEGABYTE = 1_000_000
-"""What a file has: the parts that repeat are as many as fit."""
+"""The size of a file: the parts that repeat are as many as fit."""
 
 _CODE, _STACK, _TEB = 0x10000000, 0x200000, 0x7FFD0000
 _PAGE = 0x1000
@@ -128,7 +128,7 @@ def _kernel_header(kind: int) -> bytearray:
 
 
 def blocks(count: int) -> bytes:
-    """A small kernel dump with data blocks, two of which share bytes of the file."""
+    """A small kernel dump with data blocks; two of the blocks share bytes of the file."""
     at = 0x2200
     first = at + 16 * count
     size = first + 16 * count

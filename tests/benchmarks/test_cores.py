@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What the benchmark of --workers makes of the seconds of processes."""
+"""Figures that the benchmark of --workers computes from the seconds of processes."""
 
 from __future__ import annotations
 

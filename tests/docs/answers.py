@@ -40,7 +40,7 @@ def name_of(block: Block) -> str:
 
 
 def current(text: str, runner: Runner) -> str:
-    """Returns the page with the answers that the tools give now; that of a file that is absent stays."""
+    """Returns the page with the answers that the tools give now; an answer whose file is absent stays."""
 
     def lines(block: Block) -> List[str]:
         found = answer(name_of(block), runner) if name_of(block) else None

@@ -126,7 +126,7 @@ def test_stacks_and_findings_reach_the_sketch(runner: Runner, nights: Nights) ->
 
 
 def test_exit_codes_are_stated_once() -> None:
-    """The page has those of the program, and no other page has a list of its own."""
+    """The page has the program's exit codes, and no other page has a list of its own."""
     rows = [[cell.strip() for cell in line.split("|")[1:]] for line in section(CODES).splitlines()]
     stated = {int(row[0]) for row in rows if row and row[0].isdigit() and row[1]}
     assert stated == {exits.DONE, exits.WRONG_USE, exits.INCOMPLETE, exits.INTERRUPTED}

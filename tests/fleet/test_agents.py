@@ -30,7 +30,7 @@ KEY = "0123456789abcdef" * 2
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """Six computers, one of which has a stack outside any file; one image that failed."""
+    """Six computers, and one image that failed; one computer has a stack outside any file."""
     folder = tmp_path_factory.mktemp("lake") / "lake"
     new_lake = fleetlakes.new_lake(folder)
     for number in range(6):

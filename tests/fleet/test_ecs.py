@@ -96,7 +96,7 @@ def selects(exported: Exported, **options: Any) -> Dict[str, Set[str]]:
 
 
 def of_image(exported: Exported) -> List[Document]:
-    """The documents of the image, without those of the dump."""
+    """The documents of the image, without the dump's documents."""
     image_id = next(iter(selects(exported)))
     return [item for item in exported.documents if item["Stackfleet"]["ImageId"] == image_id]
 

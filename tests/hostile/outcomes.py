@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What became of each write of `tests.hostile.tamper`, in a file: a run goes on where it was ended.
+"""Keeps the outcome of each write of `tests.hostile.tamper` in a file: a run goes on where it was ended.
 
     python3 -m tests.hostile.tamper --runs 1000 --seed fresh-c --record outcomes.jsonl --images win10-x64
     python3 -m tests.hostile.outcomes outcomes.jsonl
@@ -32,7 +32,7 @@ class Outcome(NamedTuple):
         key: what was written, as the case says it
         what: the same in words
         effect: one of judging.EFFECTS
-        listed: docs/trust.md says that the write cannot be told; asked of silent ones only
+        listed: docs/trust.md says that the write cannot be detected; asked of silent ones only
         harmed: a row of another process is missing, or differs in what must be the same
     """
 

@@ -21,7 +21,7 @@ DEFAULTS: Dict[str, Dict[str, Any]] = {
     "columns": {"name": ""},
     "sql": {},
 }
-"""What the server gives for an argument that a program leaves out."""
+"""The server's values for arguments that a program leaves out."""
 
 
 def arguments(tool: str, **given: Any) -> Dict[str, Any]:

@@ -309,7 +309,7 @@ UNITS = {
     "handle": "event",
     "object": "event",
 }
-"""What a page counts, by kind of stacks; all others are stacks."""
+"""The unit that a page counts, by kind of stacks; all other units are stacks."""
 
 
 def wait(page: Page, code: str) -> Any:
@@ -378,7 +378,7 @@ def test_equal_frames_of_all_processes_are_one_box(page: Page, written: Written)
         row for row in written.traces if row["PID"] == 6200 and row["Kind"] in ("kernel", "user", "wow64")
     ]
     assert shown.startswith(f"all: {sum(row['Count'] or 0 for row in mine)} stacks, in spooler.exe (6200)")
-    # What has the URL shows the same.
+    # The URL has the process: the page shows the same after a reload.
     page.reload()
     assert page.requests.pop().startswith(page.requests[0])
     assert wait(page, "document.querySelector('.detail').innerText") == shown
@@ -462,7 +462,7 @@ def test_the_view_is_in_the_url_and_back_returns(page: Page) -> None:
     assert wait(page, "location.hash") == f"{address}&find=count_jobs"
     found = page.run("document.querySelector('.found').innerText")
     zoomed = page.run(detail)
-    # What has the URL shows the same, in a page that is loaded anew.
+    # The URL has the box and the search: the page shows the same after a reload.
     page.reload()
     assert page.requests.pop().startswith(page.requests[0])
     assert wait(page, "document.querySelector('.found').innerText") == found
@@ -690,7 +690,7 @@ def test_growth_has_a_column_and_a_scale(browser: Browser, tmp_path: pathlib.Pat
 
 
 def test_an_image_is_equal_to_itself(written: Written) -> None:
-    """Also where two names have one text, and where PIDs and addresses are those of this image."""
+    """Also where two names have one text, and where PIDs and addresses are this image's."""
     baseline = str(written.folder / "tracegraph.folded")
     lines = [line.rpartition(" ")[0] for line in pathlib.Path(baseline).read_text().splitlines()]
     assert any(re.search(r";updater.exe \(4312\);.*;<private> 0x1d2b00002c4$", line) for line in lines)

@@ -330,7 +330,7 @@ def test_lists_take_the_globs_of_find(place: str, expected: str, found: str, pag
     assert page.run(f"document.querySelector('{place} .found').innerText").startswith(found)
     shown = page.run(f"document.querySelector('{place} .list').querySelectorAll('.row').length")
     assert str(shown) == found.split()[0]
-    # What has the URL shows the same, and the first page is one step back.
+    # The URL has the search: the page shows the same after a reload, and the first page is one step back.
     page.reload()
     assert page.requests.pop().startswith(page.requests[0])
     assert page.run(f"document.querySelector('{place} input').value") == expected
@@ -417,7 +417,7 @@ def test_print_has_rows_and_no_controls(page: Page, tmp_path: pathlib.Path) -> N
 def test_findings_of_one_story_are_one_part(
     reported: Reported, browser: Browser, tmp_path: pathlib.Path
 ) -> None:
-    """What a process has above low, and what one innocent reason explains in many processes."""
+    """A part has a process's findings above low, or what one innocent reason explains in many processes."""
     data = copy.deepcopy(reported.data)
     card = dict(data["findings"]["cards"][0], severity="high")
     data["findings"]["cards"] = [
@@ -537,7 +537,7 @@ def test_nothing_is_cut_without_a_word(reported: Reported, browser: Browser, tmp
 
 
 def test_a_print_has_everything(reported: Reported, browser: Browser, tmp_path: pathlib.Path) -> None:
-    """What is folded, on other pages of the findings, or below the edge of a list."""
+    """Also what is folded, on other pages of the findings, or below the edge of a list."""
     data = copy.deepcopy(reported.data)
     card = dict(data["findings"]["cards"][0], severity="low")
     data["findings"]["cards"] += [

@@ -110,7 +110,7 @@ class Page(NamedTuple):
 
 
 class CheckNotes(NamedTuple):
-    """What the checks noted about stacks; the members are named as in `CheckFacts`."""
+    """Notes of the checks about stacks; the members are named as in `CheckFacts`."""
 
     untold: Dict[int, Tuple[Optional[int], str]]
     left_out: Dict[str, Dict[str, Dict[str, None]]]

@@ -79,7 +79,7 @@ class Outcome(NamedTuple):
 
 
 class Examined(NamedTuple):
-    """What was examined: how many checks ran, and on how many stacks of how many processes."""
+    """The extent of the examination: how many checks ran, and on how many stacks of how many processes."""
 
     checks: int
     stacks: int
@@ -118,7 +118,7 @@ class _Counted(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """What a `_Gathering` has; the members are named as there."""
+    """The contents of a `_Gathering`; the members are named as there."""
 
     ran: bool
     cut: bool
@@ -128,7 +128,7 @@ class Gathered(NamedTuple):
 
 
 class PartlyExamined(NamedTuple):
-    """What the checks found in some stacks, and the notes of `CheckFacts`; members as in `Findings`."""
+    """Findings of the checks in some stacks, and the notes of `CheckFacts`; members as in `Findings`."""
 
     gathered: List[Gathered]
     notes: CheckNotes
@@ -342,7 +342,7 @@ class Findings:
 
     @property
     def examined(self) -> Examined:
-        """What the checks that could run have examined."""
+        """The extent of the examination by the checks that could run."""
         return Examined(sum(each.ran for each in self._running), self._stacks, len(self._processes))
 
     def _found_in(self, stack: StackRecord, check: OfStack) -> Iterator[Finding]:

@@ -5,7 +5,7 @@
     heads([(check, finding), ...], facts)       # a head line for each
 
 The findings of a process are one story. Code that the kernel ran belongs to no process, whatever thread ran
-it: there, findings in one block of addresses are one. The head line tells the worst finding, what it
+it: there, findings in one block of addresses are one. The head line names the worst finding, what it
 opened, and what else was found.
 """
 

@@ -67,7 +67,7 @@ LABELS: Dict[str, str] = {
     "CrashKey": "Crash, key of the stack",
     "CrashStack": "Crash, stack",
 }
-"""What the page calls the columns of windows.traceimage. Schema and warnings have places of their own."""
+"""The page's names of the columns of windows.traceimage. Schema and warnings have places of their own."""
 
 _CLOCKS = {
     words.MEMORY_IMAGE: "the kernel's clock, KUSER_SHARED_DATA.SystemTime",
@@ -111,7 +111,7 @@ def image_part(values: Sequence[object]) -> Dict[str, Any]:
 
 
 def _head(row: Row) -> Iterator[Sequence[str]]:
-    """Yields what an examiner's report names first. What is unknown is said."""
+    """Yields the facts that an examiner's report names first. The text of an unknown fact says so."""
     for file in json.loads(row["Files"] or "[]"):
         yield "File", file["path"]
         yield "Size", f"{file['size']:,} bytes" if file["size"] is not None else _UNKNOWN

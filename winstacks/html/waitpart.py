@@ -77,7 +77,7 @@ def waits_part(rows: Iterable[WaitRow], chains: Chains, held: HeldLocks) -> Dict
     """Returns the locks of the page, the waiting threads, and a sentence for each deadlock.
 
     Args:
-        rows: those of `windows.tracewaits`
+        rows: the rows of `windows.tracewaits`
     """
     return _Part(rows, chains, held).data()
 
@@ -96,7 +96,7 @@ class _Part:
     def data(self) -> Dict[str, Any]:
         """Returns the data that `locks.js` draws."""
         awaited = {_key(row.awaited): row.awaited for row in self._rows if row.awaited is not None}
-        # What threads are known to wait for comes first.
+        # Things that threads are known to wait for come first.
         for key, thing in awaited.items():
             if key in self._held.locks or any(owner.tid is not None for owner in thing.owners):
                 self._lock(key, thing)

@@ -5,8 +5,8 @@
     workers = Workers(prepare, work, count)
     for number, result in workers.results(300): ...     # results of portion 0, of portion 1, ...
 
-A worker takes the next portion when it has done one. It sends each result at once. Results of a portion
-whose turn has not come are kept, up to MOST_KEPT bytes; then the workers of such portions wait.
+A worker takes the next portion when it has done one. It sends each result at once. Results of portions
+that come later in the order are kept, up to MOST_KEPT bytes; then the workers of such portions wait.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Workers:
     def results(self, portions: int) -> Generator[Tuple[int, object], None, None]:
         """Yields (number of the portion, result), portion by portion.
 
-        The last result of a portion whose worker ended, or had not enough memory, is an `Ended`.
+        The last result of a portion is an `Ended` if its worker ended, or lacked memory.
 
         Raises one of the errors that `raised` names if `work` raised it.
         """
@@ -285,7 +285,7 @@ class Workers:
                     results.send_bytes(_HEADER.pack(number, _RESULT) + data)
             except MemoryError:
                 results.send_bytes(_HEADER.pack(number, _MEMORY))
-                # What is left of the work still takes its memory.
+                # The unfinished work still takes its memory.
                 return _TOO_LARGE
             except self._raised as error:
                 # Few runs need this import, which takes longer than the rest of this module.

@@ -273,7 +273,7 @@ def _find_halves(image: Image) -> Halves:
 def _kernel_start(image: Image) -> int:
     """Returns where the kernel's half of an x86 image begins: started with /3GB it has the last quarter only.
 
-    MmHighestUserAddress tells the same, less 64 KB. If they disagree, the one that is possible counts: the
+    MmHighestUserAddress says the same, less 64 KB. If they disagree, the one that is possible counts: the
     kernel's own module lies in its half.
     """
     memory, lowest = image.memory(image.kernel), Machine.I386.kernel_start

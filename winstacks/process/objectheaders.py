@@ -336,9 +336,9 @@ class Objects:
         return [(header, data) for header, data in ((each, self._read(each)) for each in headers) if data]
 
     def _mixed_with(self, image: Image) -> Optional[int]:
-        """Returns the cookie with which the indices of all processes are mixed; None if they do not tell.
+        """Returns the cookie that is mixed into the indices of all processes; None if they do not show it.
 
-        They do not tell if the index of one process fits the stored cookie, or if there is one process only.
+        The indices do not show the cookie if one fits the stored cookie, or if there is one process only.
         """
         read = self._of_processes(image)
         if self._type_index is None or self._types is None or len(read) < 2:

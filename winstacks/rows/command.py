@@ -64,7 +64,7 @@ _DOUBTFUL = "{} more may match --find and --unbacked: they have unreadable frame
 
 
 def _say_nothing(percent: float, text: Optional[str] = None) -> None:
-    """Shows no progress: the first process shows that of all workers."""
+    """Shows no progress: the first process shows the progress of all workers."""
 
 
 class Command(Generic[Step, Item]):
@@ -215,8 +215,8 @@ class Command(Generic[Step, Item]):
         """Returns the grid of the plugin's rows."""
         return plugins.tree(self.plugin, self.grid, self.generate())
 
-    # What a command adds if several processes may read the address spaces. The workers are forked, and have
-    # what was made before.
+    # Methods that a command adds if several processes may read the address spaces. The workers are forked,
+    # and have what was made before.
 
     def divides(self) -> bool:
         """Returns whether the options let several processes do the steps: each alone, in any order."""
@@ -250,7 +250,7 @@ class Command(Generic[Step, Item]):
         self.image.lacking.update(dict.fromkeys(lacking))
 
     def standing_for(self, steps: Iterable[Any]) -> Iterable[Any]:
-        """Returns what workers would have sent of steps that stand for those of an ended worker."""
+        """Returns what workers would have sent of steps that stand for the steps of an ended worker."""
         return steps if self.joins else self._rows_of_all(steps)
 
     def finish_portions(self) -> None:
@@ -302,7 +302,7 @@ class Command(Generic[Step, Item]):
 
         rows: Callable[[Iterable[Any]], Iterable[Any]] = iter if self.joins else self._rows_of_all
         divided = Divided(self.image, self._become_worker, rows, self.take, self.merge)
-        # What the workers said, this process does not say again until its last row.
+        # This process does not repeat the messages of the workers until its last row.
         log = self._open.enter_context(Log())
         for part in divided.parts(portions, workers, log, progress):
             yield self._rows_of_all(part) if self.joins else iter(part)

@@ -43,7 +43,7 @@ class WorkerPortion(NamedTuple):
         text: what the progress shows while they are done
         whose: whose they are, in a message
         steps: makes the steps; called in the worker
-        lost: makes the rows, or steps, that stand for those that an ended worker has not sent
+        lost: makes the rows, or steps, that stand for the unsent ones of an ended worker
     """
 
     text: str

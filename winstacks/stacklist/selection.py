@@ -30,7 +30,7 @@ _PLACE = re.compile(r"(?:\+0x[0-9a-fA-F]+)?(?: 0x[0-9a-fA-F]+)?\Z")
 
 
 class Judged(NamedTuple):
-    """What a `Selection` has judged.
+    """Judgements of a `Selection`.
 
     Attributes:
         others: Symbols that did not match

@@ -2,7 +2,7 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Process dumps, small kernel dumps, bitmaps: the file with all of its parts; PDBs of modules.
 
-And the texts of which this project's symbol tables are made.
+And the texts that make this project's symbol tables.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What a lake of somebody else has besides Parquet: manifests, and the log of its table."""
+"""Files besides Parquet in somebody else's lake: manifests, and the log of its table."""
 
 from __future__ import annotations
 

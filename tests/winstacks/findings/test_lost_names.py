@@ -66,7 +66,7 @@ def test_a_copied_stub_is_known_by_the_code_of_the_stubs() -> None:
 def test_a_generator_of_code_is_explained_by_the_module_that_called_it(
     program: Callable[[Host64], object],
 ) -> None:
-    """Where with all pages it is low, it stays low, or rises to medium because names are lost."""
+    """A row that is low with all pages stays low, or rises to medium because names are lost."""
     whole, lost = Host64("win10-x64"), Host64("win10-x64")
     program(whole)
     program(lost)

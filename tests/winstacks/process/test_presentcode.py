@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What pages show of the code at an address: unknown is None, and never 0."""
+"""The code at an address as pages show it: unknown is None, and never 0."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""--workers: the rows, warnings and files of several processes are those of one."""
+"""--workers: several processes give the rows, warnings and files that one process gives."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def _assess(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Option
 
 
 def _is_near(at: int, changed: Ranges) -> bool:
-    """Returns whether changed bytes are those of the frame's call, or next to it."""
+    """Returns whether changed bytes are in the frame's call, or next to it."""
     return any(low <= at + _NEAR and at - _NEAR < high for low, high in changed)
 
 

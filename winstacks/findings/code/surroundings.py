@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What is around code of no file: its caller, what it called, its bytes, its region, other such regions."""
+"""Surroundings of code of no file: its caller, what it called, its bytes, its region, other such regions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NAMED = 3
 
 
 class _Shape(NamedTuple):
-    """What regions of one kind have in common: their size and their protection."""
+    """The size and the protection that regions of one kind have in common."""
 
     size: int
     protection: str

@@ -168,7 +168,7 @@ class Declared(Generic[Record]):
         if self._plain:
             return map(self._make, rows)
         whole = list(rows)
-        # The members of a structure are taken before those of the next: its texts are found before theirs.
+        # A structure's members are taken before the next structure's members: its texts are found first.
         members = (
             member.read(map(itemgetter(slot), whole), find)
             if slot is not None and member is not None

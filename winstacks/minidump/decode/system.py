@@ -157,7 +157,7 @@ class SystemMemoryInfo(NamedTuple):
 
 
 NO_MISC = MiscInfo(0, 0)
-"""What a dump without MiscInfoStream says."""
+"""Stands for MiscInfoStream in a dump without this stream."""
 
 SYSTEM, MISC = Declared(SystemInfo, least=32), Declared(MiscInfo, least=24)
 _COUNTERS_1, _COUNTERS_2 = Declared(ProcessVmCounters, least=80), Declared(ProcessVmCounters)

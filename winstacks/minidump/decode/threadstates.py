@@ -145,10 +145,10 @@ class ThreadStates(NamedTuple):
 
 
 NO_STATE = ThreadState(0, 0, None, None, (), (), 0, None)
-"""What a dump of another program says of the registers of a thread."""
+"""Stands for the entry of a thread, which a dump of another program lacks."""
 
 NO_STATES = ThreadStates(0, None, 0, 0, 0, {}, NOTHING)
-"""What a dump of another program says."""
+"""Stands for the stream, which a dump of another program lacks."""
 
 
 def thread_states(dump: Minidump) -> ThreadStates:

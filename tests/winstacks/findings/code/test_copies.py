@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What other processes have of a page of a file: equal bytes, other bytes, or nothing to compare."""
+"""Copies of a file's page in other processes: equal bytes, other bytes, or nothing to compare."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def build(name: str, bases: Sequence[int] = (BASE,) * 4, **options: Any) -> Kern
 
 
 def compared(kernel: Kernel, folder: pathlib.Path, *places: Tuple[int, int, int]) -> List[Comparison]:
-    """What is said of (PID, start, end), of all in one image."""
+    """The comparisons of (PID, start, end), of all in one image."""
     opened = context.open_image(kernel.image(), folder)
     spaces = {space.pid: space for space in AddressSpaces.list_spaces(opened.image)}
     known = CheckFacts(Symbolizer(opened.image)).copies
@@ -266,7 +266,7 @@ def test_each_page_of_a_file_is_read_once_of_a_few(
         for space in spaces:
             assert known.compare(space, at, at + 0x20) == Comparison((), 8)
     assert len(spaces) == 24
-    # The page of each process, those of the others, the section's, and two attempts at its relocations.
+    # The page of each process, the pages of the others, the section's, and two attempts at its relocations.
     assert len(read) <= len(spaces) + copies.MAX_OTHERS + 4
 
 

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What the evidence of `unbacked` says of the code's caller, its bytes, its region and others like it."""
+"""Evidence of `unbacked` about the code's caller, its bytes, its region and others like it."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def test_both_bitnesses(wide: bool, size: int, ends: Dict[str, int]) -> None:
 
 def test_a_value_that_is_unknown() -> None:
     class Counted(NamedTuple):
-        """A number of which nothing may be known."""
+        """A number that may be unknown."""
 
         known: MAYBE_ULONG
         address: ULONGLONG
