@@ -236,7 +236,7 @@ def test_what_a_copy_still_has_is_not_replaced(
 @pytest.mark.parametrize("command", [[], ["run"], ["rare"], ["status"], ["report"], ["forget"]])
 def test_help_names_the_exit_codes(command: "list[str]") -> None:
     output = " ".join(fleet(*command, "--help").stdout.split())
-    assert "Exit codes: 0 every image was read" in output
+    assert "Exit codes: 0 every image is done" in output
     assert all(f"; {code} " in output for code in (2, 3, 130))
 
 

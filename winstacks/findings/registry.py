@@ -32,7 +32,7 @@ from ..memory.decode.machine import Machine
 from ..memory.decode.status import NOTHING, Status, has_status, status
 from ..memory.decode.statuscodes import StatusCode, words_that
 from ..memory.decode.statusmeanings import Means
-from ..memory.decode.text import ShortText
+from ..memory.decode.text import ShortText, counted
 from ..memory.image import Image
 from ..names.symbolizer import Symbolizer
 from ..options import CHECKS, SEVERITIES
@@ -88,8 +88,8 @@ class Examined(NamedTuple):
     @property
     def in_words(self) -> str:
         """The text for a reader."""
-        checks = "1 check" if self.checks == 1 else f"{self.checks} checks"
-        return f"{checks} examined {self.stacks} stacks of {self.processes} processes"
+        stacks, processes = counted(self.stacks, "stack"), counted(self.processes, "process", "processes")
+        return f"{counted(self.checks, 'check')} examined {stacks} of {processes}"
 
 
 class FindingOrder(NamedTuple):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Dict, Hashable, List, Sequence, Tuple
 
+from ..memory.decode.text import counted
 from .facts import CheckFacts, list_in_words
 from .finding import Check, Finding
 
@@ -45,10 +46,9 @@ def _key(finding: Finding, facts: CheckFacts) -> Hashable:
 def _head(story: Sequence[Told], facts: CheckFacts) -> str:
     """Returns the head line of a story, whose worst finding is the first."""
     check, worst = story[0]
-    count = "1 finding" if len(story) == 1 else f"{len(story)} findings"
     place = "" if worst.address is None else f" at {facts.image.machine.masked(worst.address):#x}"
     opened = list(dict.fromkeys(finding.acted_on for _, finding in story if finding.acted_on))
     which = f", which opened {list_in_words(opened)}" if opened else ""
     others = [head for head in dict.fromkeys(each.head for each, _ in story) if head != check.head]
     also = f"; also {list_in_words(others)}" if others else ""
-    return f"{count} in {worst.space.label}: {check.head}{place}{which}{also}"
+    return f"{counted(len(story), 'finding')} in {worst.space.label}: {check.head}{place}{which}{also}"

@@ -208,10 +208,14 @@ def _changed(mapping: Mapping, first: int, last: int, facts: CheckFacts) -> Opti
     return bool(comparison.ranges) and comparison.ranges[0][0] == base + first
 
 
+_OTHERS_HAVE = "other process has", "other processes have"
+
+
 def _shown(space: AddressSpace, comparison: Comparison, facts: CheckFacts) -> str:
     """Returns the first changed bytes, and the bytes of another process."""
     if comparison.private and not comparison.ranges:
-        return f"a private copy of the page, as {comparison.alike} other processes have"
+        alike = counted(comparison.alike, *_OTHERS_HAVE)
+        return f"a private copy of the page, as {alike}"
     low = comparison.ranges[0][0]
     high = min(comparison.ranges[-1][1], low + _SHOWN)
     mine = _reader(space, facts)(low, high - low)
@@ -220,7 +224,7 @@ def _shown(space: AddressSpace, comparison: Comparison, facts: CheckFacts) -> st
     others = (
         f"the file {cell(file_name)}"
         if file_name
-        else f"the section of the file; {comparison.alike} other processes have the same bytes"
+        else f"the section of the file; {counted(comparison.alike, *_OTHERS_HAVE)} the same bytes"
         if comparison.alike
         else "the section of the file, which no other process maps or has in memory"
         if not comparison.others
