@@ -75,6 +75,7 @@ class ProcessWaits(NamedTuple):
         others: where a chain ends that comes to one of the other threads, by TID: a word of
             `words.CHAIN_ENDS`
         status: what makes the list of threads incomplete
+        lost: why no frame is known of some stacks; their threads may wait for anything
     """
 
     space: AddressSpace
@@ -82,6 +83,7 @@ class ProcessWaits(NamedTuple):
     waits: Tuple[ThreadWait, ...]
     others: Dict[int, str]
     status: Status = NOTHING
+    lost: Status = NOTHING
 
 
 class _Seen(NamedTuple):
@@ -179,8 +181,13 @@ class WaitLister:
                 waits.append(wait)
             elif thread.tid is not None:
                 others[thread.tid] = self._end(thread, found)
-        lost = status(*(thread.status for thread in threads if not thread.tid))
-        return ProcessWaits(threads[0].space, tuple(threads), tuple(waits), others, lost)
+        absent = status(*(thread.status for thread in threads if not thread.tid))
+        ended = {tid for tid, end in others.items() if end == words.ENDS_EXITED}
+        every = (
+            stack for thread, found in zip(threads, stacks) if thread.tid not in ended for stack in found
+        )
+        lost = status(*(stack.status for stack in every if not stack.frames))
+        return ProcessWaits(threads[0].space, tuple(threads), tuple(waits), others, absent, lost)
 
     def _end(self, thread: Thread, stacks: List[CallStack]) -> str:
         """Returns where a chain ends that comes to a thread without a known wait."""
