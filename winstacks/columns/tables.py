@@ -187,7 +187,7 @@ BRIEF_SPARE: Dict[str, Tuple[str, ...]] = {
     "gflags": names("Arch, Database"),
     "handletraces": names("ObjectType"),
     "heaptraces": names("Arch, Heap, Process, BlockKind, Size"),
-    "locks": names("OwnerProcess, Waiters, PID, OwnerRole"),
+    "locks": names("OwnerRole, OwnerProcess, Waiters, PID"),
     "minidump": names("Process, TID"),
     "objecttraces": names("Sequence, Event"),
     "traceimage": names("StacksIncomplete, ComputerName"),

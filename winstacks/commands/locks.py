@@ -128,7 +128,8 @@ class Locks(Command[AddressSpace, Lock]):
             **key,
             **dict(zip(_WAITER, (thread.space.pid, thread.space.known_name, thread.tid))),
             "OwnerRole": WAITING,
-            "Evidence": evidence,
+            # In --brief the texts of many waiting threads would hide the sentence of a deadlock.
+            "Evidence": None if self.option("brief") else evidence,
         }
         entry = ShownEntry(lock.space, waiter.status, cells)
         row = self.entries.cells(entry, stack=folded(frames, fold, self.printer.mask))

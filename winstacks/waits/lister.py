@@ -19,7 +19,8 @@ from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optiona
 from ..columns import words
 from ..locks.lock import Listed
 from ..memory.decode.status import NOTHING, Status, StatusItem, has_status, status
-from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.statuscodes import StatusCode, words_that
+from ..memory.decode.statusmeanings import Means
 from ..memory.decode.structure import MissingMemberError
 from ..memory.image import AddressSpace, Image
 from ..names.ntdll import Ntdlls
@@ -61,6 +62,8 @@ _KINDS_OF_TYPES = {
     "File": words.FILE,
 }
 """Kinds by types of the object manager."""
+
+_LOST = words_that(Means.FRAMES_LOST)
 
 _UNMAPPED = 1 << 16
 
@@ -182,11 +185,8 @@ class WaitLister:
             elif thread.tid is not None:
                 others[thread.tid] = self._end(thread, found)
         absent = status(*(thread.status for thread in threads if not thread.tid))
-        ended = {tid for tid, end in others.items() if end == words.ENDS_EXITED}
-        every = (
-            stack for thread, found in zip(threads, stacks) if thread.tid not in ended for stack in found
-        )
-        lost = status(*(stack.status for stack in every if not stack.frames))
+        every = itertools.chain.from_iterable(stacks)
+        lost = status(*(each.status for each in every if not each.frames and has_status(each.status, *_LOST)))
         return ProcessWaits(threads[0].space, tuple(threads), tuple(waits), others, absent, lost)
 
     def _end(self, thread: Thread, stacks: List[CallStack]) -> str:
