@@ -115,7 +115,7 @@ TABLES: Dict[str, Tuple[Column, ...]] = {
         "LockCount, ContentionCount, EntryCount, RecursionCount, NumberOfWaitingShared, "
         f"NumberOfWaitingExclusive, Waiters, Evidence, Unbacked, {_FRAME}, Status, File output, Stack",
         COLUMNS["TID"]._replace(
-            meaning="ID of the waiting thread, in a row `waiter` and in those of its stack."
+            meaning="ID of the waiting thread, in a row `waiter` and in the rows of its stack."
         ),
         COLUMNS["OwnerPID"]._replace(meaning="ID of the process of the thread in OwnerTID or TID."),
         COLUMNS["OwnerProcess"]._replace(meaning="Name of the process of the thread in OwnerTID or TID."),

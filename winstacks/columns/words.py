@@ -261,7 +261,7 @@ ROLES: Words = {
     WAITING: "TID is the waiting thread",
     DEADLOCK: "no thread: Evidence has the sentence about the threads that wait in a circle",
 }
-"""What a row below a lock is about: the words of OwnerRole."""
+"""Subjects of the rows below a lock: the words of OwnerRole."""
 
 FOR_EXCLUSIVE, FOR_SHARED, FOR_ANY, FOR_ALL = "exclusive", "shared", "any", "all"
 WAIT_MODES: Words = {

@@ -112,7 +112,7 @@ class Locks(Command[AddressSpace, Lock]):
         return ShownEntry(lock.space, lock.joined_status, cells, below)
 
     def _deadlocks(self, lock: Lock, key: Dict[str, object], waits: List[Any]) -> Iterator[Row]:
-        """Yields a row for each deadlock of which this is the first lock."""
+        """Yields a row for each deadlock that has no row below another lock yet."""
         for sentence, doubts in self._waiters.deadlocks(waits) if waits else ():
             cells = {**key, "OwnerRole": DEADLOCK, "Evidence": sentence}
             yield 1, self.entries.cells(ShownEntry(lock.space, doubts, cells))

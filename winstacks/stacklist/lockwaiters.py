@@ -7,8 +7,8 @@
     for waiter in found: waiter.wait.stack, waiter.awaited.known
     for sentence, faults in waiters.deadlocks(found): ...
 
-Stacks are walked only if a lock says that a thread waits for it: those of the selected processes, or all
-stacks if the kernel is selected.
+If a lock says that a thread waits for it, the stacks of the selected processes are walked, or all stacks if
+the kernel is selected.
 """
 
 from __future__ import annotations
