@@ -78,7 +78,7 @@ LATE = {
     f"{LIBRARY}/opening/volatility.py": "plugins and layers, once Volatility knows where they are",
     f"{LIBRARY}/memory/workers.py": "imports of the few runs with workers, which take milliseconds",
     f"{LIBRARY}/html/readable.py": "a package that users may install, for pages only",
-    f"{LIBRARY}/stacklist/lockwaiters.py": "the walk of stacks, for the few images with waiting threads",
+    f"{LIBRARY}/commands/locks.py": "the walk of stacks, for the few images with waiting threads",
 }
 """Modules that import inside a function or by a text, and why. A plugin's methods import its command."""
 

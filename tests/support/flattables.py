@@ -72,8 +72,8 @@ def of_plugin(opened: Opened, source: str, **options: Any) -> List[Tuple[Any, ..
         below = node.children
         if source == "lock":
             # A waiting thread is no owner, and its stack is one of another kind: each frame has its ID.
-            below = [row for row in below if row["OwnerRole"] != "waiter"]
-            below = [row for row in below if row["Frame"] is None or row["OwnerTID"] is None]
+            below = [row for row in below if row["OwnerRole"] not in ("waiter", "deadlock")]
+            below = [row for row in below if row["Frame"] is None or row["TID"] is None]
         own = [row for row in below if row["Frame"] is not None]
         # A database, and a lock or heap of which no stack was kept, is no stack.
         if source == "database" and stack.row["EntryAddress"] is None:

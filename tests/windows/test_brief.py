@@ -223,7 +223,7 @@ ANSWERS = {
     "callstacks": (("unbacked",), ["<private> 0x1d2b00002c4"]),
     "handletraces": (("unbacked",), ["legacy.exe Pid 5120", "<private> 0x1d2b0000233"]),
     "heaptraces": ((), ["98304", "24", "updater!load_settings+0x47"]),
-    "locks": (("contended",), ["0xe0001000c8f0", "3", "exclusive owner", "updater.exe", "4316"]),
+    "locks": (("contended",), ["0xe0001000c8f0", "3", "updater.exe", "4316", "6208"]),
     "stacktracedb": (("unbacked",), ["<no-module> 0xab8009991088"]),
     "trapframes": ((), ["interrupt", "<private> 0x1d2b00002c4", "0x1d2b00002c4", "0xe100008d48"]),
     "tracefindings": (

@@ -27,9 +27,14 @@ def stack(node: Node) -> Any:
     symbols = [
         f"<{row['Status']}>" if row["Symbol"] is None else row["Symbol"]
         for row in node.children
-        if row["Frame"] is not None and row.get("OwnerTID") is None
+        if row["Frame"] is not None and not _waits(row)
     ]
     return "; ".join(symbols) or None
+
+
+def _waits(row: Any) -> bool:
+    """Whether a row below a lock is of a thread that waits for it."""
+    return "OwnerRole" in row and row["TID"] is not None
 
 
 @pytest.mark.parametrize("name", STACKS)

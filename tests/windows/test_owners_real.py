@@ -102,10 +102,10 @@ def test_owners_of_a_fast_resource(shared_dir: pathlib.Path, tmp_path: pathlib.P
     opened = context.open_image(kernel.image(), tmp_path)
     node = only(grid.run(opened, locks.Locks, pid=[0]))
     assert (node.row["LockType"], node.row["OwnerTID"], node.row["Status"]) == ("fast resource", 104, "")
-    assert [(row["OwnerRole"], row["OwnerTID"]) for row in node.children] == [
-        ("exclusive owner", 104),
-        ("shared owner", 100),
-        ("waiter", 108),
+    assert [(row["OwnerRole"], row["OwnerTID"], row["TID"]) for row in node.children] == [
+        ("exclusive owner", 104, None),
+        ("shared owner", 100, None),
+        ("waiter", None, 108),
     ]
 
 

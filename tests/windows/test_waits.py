@@ -34,8 +34,8 @@ from winstacks.columns import words
 from winstacks.locks import resources
 from winstacks.locks.criticalsections import CriticalSections
 from winstacks.memory.image import AddressSpace
-from winstacks.stacklist import lockwaiters
 from winstacks.waits.decode.waitgraph import cycles
+from winstacks.waits.lister import WaitLister
 
 DEADLOCK = Scenario()
 
@@ -112,9 +112,9 @@ def waiting(opened: context.Opened, **options: Any) -> Dict[Tuple[int, int], Lis
         thread = None
         for row in node.children:
             if row["OwnerRole"] == "waiter":
-                thread = row["OwnerTID"]
+                thread = row["TID"]
                 found[node.row["Lock"], thread] = [row]
-            elif thread is not None and row["OwnerTID"] == thread:
+            elif thread is not None and row["TID"] == thread:
                 found[node.row["Lock"], thread].append(row)
     return found
 
@@ -127,11 +127,15 @@ def test_windows_locks_shows_the_stacks_of_the_threads_that_wait(tmp_path: pathl
         (grid.masked(image.places[str(lock)]), tid) for tid, lock in DEADLOCK.waits.items() if lock
     }
     for first, *frames in found.values():
-        assert (first["OwnerPID"], first["OwnerProcess"], first["Status"]) == (PID, "spooler.exe", "")
+        assert (first["OwnerPID"], first["OwnerProcess"], first["Status"]) == (PID, "spooler.exe", "unsure")
         assert [row["Frame"] for row in frames] == list(range(len(frames)))
         assert any("EnterCriticalSection" in row["Symbol"] or "Resource" in row["Symbol"] for row in frames)
     # The stack of a lock's creator comes after these, and is no part of them.
-    assert all(row["OwnerTID"] == key[1] for key, (_, *frames) in found.items() for row in frames)
+    assert all(
+        row["TID"] == key[1] and row["OwnerTID"] is None
+        for key, (_, *frames) in found.items()
+        for row in frames
+    )
 
 
 def test_an_inferred_wait_is_unsure_and_a_folded_one_has_its_stack(tmp_path: pathlib.Path) -> None:
@@ -150,7 +154,7 @@ def test_no_stack_is_walked_if_no_lock_has_a_waiter(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = context.open_image(sample.build().image(), tmp_path)
-    monkeypatch.setattr(lockwaiters.Waits, "add_stack", None)
+    monkeypatch.setattr(WaitLister, "list_waits", None)
     rows = [node.row for node in grid.run(opened, lock_plugin.Locks, pid=[5120])]
     assert rows and not any(row["Waiters"] for row in rows)
 

@@ -111,9 +111,14 @@ TABLES: Dict[str, Tuple[Column, ...]] = {
         "Source, Backing, How, Status, State, WaitReason, StartAddress, StartSymbol, Count, Stack"
     ),
     "locks": _table(
-        f"{_SPACE}, Lock, LockType, Index, OwningThread, OwnerRole, OwnerPID, OwnerProcess, OwnerTID, "
+        f"{_SPACE}, TID, Lock, LockType, Index, OwningThread, OwnerRole, OwnerPID, OwnerProcess, OwnerTID, "
         "LockCount, ContentionCount, EntryCount, RecursionCount, NumberOfWaitingShared, "
-        f"NumberOfWaitingExclusive, Waiters, Unbacked, {_FRAME}, Status, File output, Stack"
+        f"NumberOfWaitingExclusive, Waiters, Evidence, Unbacked, {_FRAME}, Status, File output, Stack",
+        COLUMNS["TID"]._replace(
+            meaning="ID of the waiting thread, in a row `waiter` and in the rows of its stack."
+        ),
+        COLUMNS["OwnerPID"]._replace(meaning="ID of the process of the thread in OwnerTID or TID."),
+        COLUMNS["OwnerProcess"]._replace(meaning="Name of the process of the thread in OwnerTID or TID."),
     ),
     "waits": _table(
         "PID, Process, TID, Arch, WaitsFor, WaitAddress, WaitName, WaitMode, Since, Known, Ownership, "
@@ -159,7 +164,7 @@ BRIEF: Dict[str, Tuple[str, ...]] = {
     "stacktracedb": names(f"{_SPACE}, Database, Index, Count, Symbol, Status"),
     "trapframes": names("PID, Process, TID, TrapKind, Symbol, Rip, Rsp, FaultAddress, Status"),
     "callstacks": names("PID, Process, TID, Part, Symbol, Status"),
-    "locks": names("PID, Lock, Waiters, OwnerRole, OwnerProcess, OwnerTID, Symbol, Status"),
+    "locks": names("PID, Lock, Waiters, OwnerRole, OwnerProcess, OwnerTID, TID, Symbol, Evidence, Status"),
     "waits": names("PID, TID, WaitsFor, WaitAddress, OwnerTID, ChainEnd, Evidence, Status"),
     "handletraces": names("PID, Handle, Event, ObjectType, ObjectName, Symbol, Status"),
     "objecttraces": names("Object, ObjectName, Event, Sequence, Symbol, Status"),
@@ -182,7 +187,7 @@ BRIEF_SPARE: Dict[str, Tuple[str, ...]] = {
     "gflags": names("Arch, Database"),
     "handletraces": names("ObjectType"),
     "heaptraces": names("Arch, Heap, Process, BlockKind, Size"),
-    "locks": names("OwnerProcess, Waiters, PID, OwnerRole"),
+    "locks": names("OwnerRole, OwnerProcess, Waiters, PID"),
     "minidump": names("Process, TID"),
     "objecttraces": names("Sequence, Event"),
     "traceimage": names("StacksIncomplete, ComputerName"),

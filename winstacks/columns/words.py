@@ -199,8 +199,7 @@ LOCK_TYPES: Words = {
 """Kinds of locks: the words of LockType."""
 
 EXCLUSIVE, SHARED, WAITING = "exclusive owner", "shared owner", "waiter"
-ROLES = (EXCLUSIVE, SHARED, WAITING)
-"""Roles of a thread for a lock: the words of OwnerRole."""
+"""Roles of a thread for a lock."""
 
 HIGH, MEDIUM, LOW = "high", "medium", "low"
 SEVERITIES = (HIGH, MEDIUM, LOW)
@@ -255,6 +254,14 @@ WAIT_KINDS: Words = {
     OTHER_WAIT: "an object or reason without a word here",
 }
 """Kinds of things that threads wait for: the words of WaitsFor."""
+
+ROLES: Words = {
+    EXCLUSIVE: "",
+    SHARED: "",
+    WAITING: "TID is the waiting thread",
+    DEADLOCK: "no thread: Evidence has the sentence about the threads that wait in a circle",
+}
+"""Subjects of the rows below a lock: the words of OwnerRole."""
 
 FOR_EXCLUSIVE, FOR_SHARED, FOR_ANY, FOR_ALL = "exclusive", "shared", "any", "all"
 WAIT_MODES: Words = {

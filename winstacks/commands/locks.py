@@ -4,17 +4,17 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from functools import cached_property
-from typing import Dict, Iterator, List, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 from volatility3.framework import interfaces
 
-from ..columns.words import CRITICAL_SECTION, WAITING
+from ..columns.words import CRITICAL_SECTION, DEADLOCK, KNOWN, WAITING
 from ..locks.lister import LockLister
 from ..locks.lock import Listed, Lock, LockOwner
 from ..memory.decode.status import status
-from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace
 from ..process.threadids import ThreadOwner
 from ..rows.command import Command
@@ -23,16 +23,16 @@ from ..rows.frames import folded
 from ..rows.grid import NOT_APPLICABLE, UNREADABLE, Grid, Row, or_not_applicable, or_unreadable
 from ..rows.plugin import DISABLED, write_file
 from ..stacklist.frames import NamedFrame
-from ..stacklist.lockwaiters import LockWaiters
-from ..stacklist.waits import Wait
 
 GRID = Grid.for_plugin("locks")
 
 _LOCK = ("Lock", "LockType", "Index")
 _THREAD = ("OwnerPID", "OwnerProcess", "OwnerTID")
+_WAITER = ("OwnerPID", "OwnerProcess", "TID")
+"""Columns of a thread that owns a lock, and of one that waits for it."""
 _FRAME = ("Address", "Symbol", "Source", "Backing")
 _COUNTS = ("EntryCount", "RecursionCount", "NumberOfWaitingShared", "NumberOfWaitingExclusive", "Waiters")
-_WAITER_FRAME = GRID.maker(*SPACE, *_LOCK, "OwnerPID", "OwnerTID", "Frame", *_FRAME, "Status")
+_WAITER_FRAME = GRID.maker(*SPACE, *_LOCK, "OwnerPID", "TID", "Frame", *_FRAME, "Status")
 
 _NOTHING = "No lock is known in the selected address spaces"
 _NO_TRACES = (
@@ -51,6 +51,7 @@ class Locks(Command[AddressSpace, Lock]):
         "Process",
         *_LOCK,
         *_THREAD,
+        "TID",
         "OwningThread",
         "LockCount",
         "ContentionCount",
@@ -69,8 +70,10 @@ class Locks(Command[AddressSpace, Lock]):
         return LockLister(self.image, self.databases)
 
     @cached_property
-    def _waiters(self) -> LockWaiters:
-        return LockWaiters(self.symbolizer, self.named, self._lister)
+    def _waiters(self) -> Any:
+        """Finds waiting threads; imported when a lock has a waiter: it loads half of the library."""
+        module = importlib.import_module("..stacklist.lockwaiters", __package__)
+        return module.LockWaiters(self.symbolizer, self.named, self._lister, self.pids)
 
     def divides(self) -> bool:
         # Files of workers would compete for their names.
@@ -108,21 +111,37 @@ class Locks(Command[AddressSpace, Lock]):
             "File output": self._file_output,
         }
         owners = ((1, self.entries.cells(_owned(lock, key, owner))) for owner in lock.owners)
-        waiting = itertools.chain.from_iterable(self._waiting(lock, key, wait) for wait in waits)
-        return ShownEntry(lock.space, lock.joined_status, cells, itertools.chain(owners, waiting))
+        waiting = itertools.chain.from_iterable(self._waiting(lock, key, waiter) for waiter in waits)
+        below = itertools.chain(self._deadlocks(lock, key, waits), owners, waiting)
+        return ShownEntry(lock.space, lock.joined_status, cells, below)
 
-    def _waiting(self, lock: Lock, key: Dict[str, object], wait: Wait) -> Iterator[Row]:
+    def _deadlocks(self, lock: Lock, key: Dict[str, object], waits: List[Any]) -> Iterator[Row]:
+        """Yields a row for each deadlock that has no row below another lock yet."""
+        for sentence, doubts in self._waiters.deadlocks(waits) if waits else ():
+            cells = {**key, "OwnerRole": DEADLOCK, "Evidence": sentence}
+            yield 1, self.entries.cells(ShownEntry(lock.space, doubts, cells))
+
+    def _waiting(self, lock: Lock, key: Dict[str, object], waiter: Any) -> Iterator[Row]:
         """Yields the row of a waiting thread, and below it the rows of its stack, innermost frame first."""
-        stack, (pid, tid), fold = wait.waiting.stack, wait.key, self.option("fold")
-        thread = dict(zip(_THREAD, (pid, wait.waiting.process or None, tid)))
-        unsure = status(None if wait.sure else StatusCode.UNSURE)
-        entry = ShownEntry(lock.space, unsure, {**key, **thread, "OwnerRole": WAITING})
-        row = self.entries.cells(entry, stack=folded(stack.frames, fold, self.printer.mask))
+        thread, stack, fold = waiter.wait.thread, waiter.wait.stack, self.option("fold")
+        walked = () if stack is None else stack.frames
+        names = self.frames_of(thread.space if stack is None else stack.space)
+        frames = [names.frame(frame.address, frame.returns) for frame in walked]
+        evidence = "; ".join(filter(None, (KNOWN[waiter.awaited.known], waiter.awaited.evidence)))
+        cells = {
+            **key,
+            **dict(zip(_WAITER, (thread.space.pid, thread.space.known_name, thread.tid))),
+            "OwnerRole": WAITING,
+            # In --brief the texts of many waiting threads would hide the sentence of a deadlock.
+            "Evidence": None if self.option("brief") else evidence,
+        }
+        entry = ShownEntry(lock.space, waiter.status, cells)
+        row = self.entries.cells(entry, stack=folded(frames, fold, self.printer.mask))
         yield 1, row
-        for number, frame in enumerate(() if fold else stack.frames):
-            guessed = bool(stack.walked) and not stack.walked[number].sure
-            cells = self.printer.guess(frame) if guessed else self.printer[frame]
-            yield 2, _WAITER_FRAME(*self.entries.key_of(row), or_unreadable(pid), tid, number, *cells)
+        pid, tid = or_unreadable(thread.space.pid), or_unreadable(thread.tid)
+        for number, named in enumerate(() if fold else frames):
+            frame = self.printer[named] if walked[number].sure else self.printer.guess(named)
+            yield 2, _WAITER_FRAME(*self.entries.key_of(row), pid, tid, number, *frame)
 
     def _dump(self, space: AddressSpace, locks: List[Listed]) -> str:
         """Writes RTL_PROCESS_LOCKS if they are requested; returns the name of the file."""
@@ -140,10 +159,12 @@ def _key(lock: Lock) -> Dict[str, object]:
     return dict(zip(_LOCK, (lock.debug_info if lock.address is None else lock.address, lock.type, index)))
 
 
-def _owner(owner: Optional[ThreadOwner], absent: object) -> Dict[str, object]:
-    """Returns the cells of _THREAD for an owner."""
+def _owner(
+    owner: Optional[ThreadOwner], absent: object, columns: Sequence[str] = _THREAD
+) -> Dict[str, object]:
+    """Returns the cells of _THREAD or _WAITER for a thread."""
     values = (absent,) * 3 if owner is None else (owner.pid, owner.process, owner.tid)
-    return dict(zip(_THREAD, values))
+    return dict(zip(columns, values))
 
 
 def _owned(lock: Lock, key: Dict[str, object], owner: LockOwner) -> ShownEntry:
@@ -151,7 +172,7 @@ def _owned(lock: Lock, key: Dict[str, object], owner: LockOwner) -> ShownEntry:
     cells = {
         **key,
         "OwningThread": owner.thread,
-        **_owner(owner.owner, UNREADABLE),
+        **_owner(owner.owner, UNREADABLE, _WAITER if owner.kind == WAITING else _THREAD),
         "OwnerRole": owner.kind,
         "RecursionCount": or_not_applicable(owner.owner_count),
     }

@@ -9,7 +9,7 @@ A thing for which threads wait has a box in the drawings if a thread owns it, or
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
 from ..columns import words
 from ..columns.words import CRITICAL_SECTION, WAITING
@@ -18,14 +18,14 @@ from ..locks.lock import Lock
 from ..memory.decode.status import has_status, text
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import process_label
-from ..memory.image import AddressSpace, Image
+from ..memory.image import Image
 from ..process.spaces import AddressSpaces
 from ..process.threadids import ThreadOwner
 from ..stacklist.threadwaits import WaitRow
 from ..tracedb.gap import Gap
 from ..waits.chains import Chains, described, is_inferred
 from ..waits.decode.waitgraph import Cycle
-from ..waits.records import Awaited, WaitOwner
+from ..waits.records import Awaited, LockKey, WaitOwner, lock_key
 
 MAX_SHOWN_LOCKS = 1 << 13
 """Greatest number of locks in a page; the page states how many more exist."""
@@ -34,9 +34,6 @@ MAX_SHOWN_WAITS = 1 << 14
 
 MAX_LOCKS = 1 << 16
 """The most locks that are stored."""
-
-LockKey = Tuple[int, Optional[int]]
-"""Address of the _EPROCESS (0 for the kernel) and address of the lock."""
 
 
 class HeldLocks(NamedTuple):
@@ -67,7 +64,7 @@ def held_locks(image: Image, lister: LockLister, pids: Sequence[int] = ()) -> He
             elif lock.address is None or not (lock.held or lock.waiters):
                 continue
             elif len(found) < MAX_LOCKS:
-                found[_place(space), lock.address] = lock
+                found[lock_key(space, lock.address)] = lock
             else:
                 more += 1
     return HeldLocks(found, gaps, more)
@@ -187,12 +184,8 @@ def _listed(lock: Optional[Lock]) -> str:
     return "" if lock is None else f"{lock.type} {lock.address or 0:#x}"
 
 
-def _place(space: AddressSpace) -> int:
-    return 0 if space.kernel else space.eprocess
-
-
 def _key(thing: Optional[Awaited]) -> LockKey:
-    return (0, None) if thing is None else (_place(thing.space), thing.address)
+    return (0, None) if thing is None else lock_key(thing.space, thing.address)
 
 
 def _holders(lock: Lock) -> List[ThreadOwner]:

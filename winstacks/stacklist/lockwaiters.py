@@ -1,73 +1,108 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Finds the threads that wait for a lock, with their stacks.
+"""Finds the threads that wait for a listed lock, and its deadlocks: the waits of `windows.waits`, by lock.
 
-    waiters = LockWaiters(symbolizer, frames, lister)
-    for wait in waiters.of_lock(lock): wait.waiting.stack, wait.sure
+    waiters = LockWaiters(symbolizer, frames, lister, pids)
+    found = waiters.of_lock(lock)
+    for waiter in found: waiter.wait.stack, waiter.awaited.known
+    for sentence, faults in waiters.deadlocks(found): ...
 
-Stacks are walked only if a lock says that a thread waits for it: the stacks of the lock's process, or all
-stacks for a lock of the kernel.
+If a lock says that a thread waits for it, the stacks of the selected processes are walked, or all stacks if
+the kernel is selected.
 """
 
 from __future__ import annotations
 
-import functools
-import importlib
-from typing import Any, Dict, Iterator, List, NamedTuple, Sequence
+from functools import cached_property
+from typing import Dict, Iterator, List, NamedTuple, Sequence, Set, Tuple
 
-from ..columns.words import THREAD_KINDS
+from ..columns.words import WAITING
 from ..locks.lister import LockLister
 from ..locks.lock import Lock
-from ..memory.decode.memo import Memo
 from ..memory.decode.status import NOTHING, Status, status
-from ..memory.image import AddressSpace
+from ..memory.decode.statuscodes import StatusCode
+from ..memory.image import KERNEL_PID
 from ..names.symbolizer import Symbolizer
-from ..waits.userside import UserSides
+from ..waits.chains import Chains, is_inferred
+from ..waits.lister import ProcessWaits, WaitLister
+from ..waits.records import Awaited, LockKey, ThreadWait, lock_key
 from .frames import NamedFrames
-from .stack import StackFilter, StackRecord
-from .waits import EXCLUDED, ON_STACK, LockKey, Wait, Waits, lock_key
-
-_PROCESSES = 16
-"""The most processes whose waiting threads are stored."""
+from .threadwaits import symbol_of, wait_status
 
 
-class _Found(NamedTuple):
-    """The waits of a process by their lock, and why others may be missing.
+class Waiter(NamedTuple):
+    """A thread that waits for a lock.
 
     Attributes:
-        lost: the joined statuses of the stacks that were lost
-        doubts: contradictions of tables in which waiting threads may be missing
+        awaited: which of the things for which the thread waits is the lock
+        status: what is doubtful
     """
 
-    waits: Dict[LockKey, List[Wait]]
-    lost: Status
-    doubts: Status
+    wait: ThreadWait
+    awaited: Awaited
+    status: Status
 
 
 class LockWaiters:
-    """Finds the waiting threads."""
+    """Finds the waiting threads.
 
-    def __init__(self, symbolizer: Symbolizer, frames: NamedFrames, lister: LockLister) -> None:
-        self._symbolizer = symbolizer
-        self._lister = lister
-        self._frames = frames
-        self._found: Memo[AddressSpace, _Found] = Memo(self._of_space, _PROCESSES)
+    Args:
+        pids: the processes that are listed, 0 for the kernel; all if empty
+    """
 
-    @functools.cached_property
-    def _collector(self) -> Any:
-        """The collector of stacks, imported when a lock has a waiter: it loads half of the library."""
-        return importlib.import_module(".traces", __package__).StackCollector(self._symbolizer, self._frames)
+    def __init__(
+        self, symbolizer: Symbolizer, frames: NamedFrames, lister: LockLister, pids: Sequence[int] = ()
+    ) -> None:
+        self._image = symbolizer.image
+        # Any process may wait for a lock of the kernel.
+        self._pids = () if KERNEL_PID in pids else tuple(pids)
+        self._lister = WaitLister(
+            self._image, symbolizer, lister.ntdlls, lister.list_locks, symbol_of(frames)
+        )
+        self._told: Set[int] = set()
 
-    def of_lock(self, lock: Lock) -> List[Wait]:
-        """Returns the threads whose stacks show that they wait for a lock.
+    @cached_property
+    def _processes(self) -> List[ProcessWaits]:
+        return list(self._image.possible(self._lister.list_waits(self._pids)))
 
-        Threads on the lock's own list of waiters are left out.
-        """
+    @cached_property
+    def _chains(self) -> Chains:
+        return Chains(self._processes, self._pids)
+
+    @cached_property
+    def _waiters(self) -> Dict[LockKey, List[Waiter]]:
+        found: Dict[LockKey, List[Waiter]] = {}
+        for wait in (wait for process in self._processes for wait in process.waits):
+            for awaited in wait.awaited:
+                if awaited.address is not None:
+                    waiter = Waiter(wait, awaited, wait_status(wait, awaited))
+                    found.setdefault(lock_key(awaited.space, awaited.address), []).append(waiter)
+        return found
+
+    def of_lock(self, lock: Lock) -> List[Waiter]:
+        """Returns the threads that wait for a lock; those on the lock's own list of waiters are left out."""
         if lock.address is None or not lock.waiters:
             return []
-        return self._found[lock.space].waits.get(lock_key(lock), [])
+        listed = {owner.thread for owner in lock.owners if owner.kind == WAITING}
+        found = self._waiters.get(lock_key(lock.space, lock.address), [])
+        return [waiter for waiter in found if waiter.wait.thread.ethread not in listed]
 
-    def lost_statuses(self, lock: Lock, found: Sequence[Wait]) -> Status:
+    def deadlocks(self, found: Sequence[Waiter]) -> Iterator[Tuple[str, Status]]:
+        """Yields sentence and status of each deadlock in which threads wait for a lock.
+
+        A deadlock comes once: for the first of its locks.
+
+        Args:
+            found: the waiting threads that `of_lock` returned
+        """
+        threads = {(waiter.wait.thread.space.pid, waiter.wait.thread.tid) for waiter in found}
+        for number, cycle in enumerate(self._chains.deadlocks if found else ()):
+            if number not in self._told and any(step.thread in threads for step in cycle):
+                self._told.add(number)
+                unsure = StatusCode.UNSURE if self._chains.inferred(cycle) else None
+                yield self._chains.sentence(cycle), status(unsure)
+
+    def lost_statuses(self, lock: Lock, found: Sequence[Waiter]) -> Status:
         """Returns why threads that wait for a lock are missing, or only inferred: the statuses of the stacks
         that were lost, and contradictions of the table of wait blocks.
 
@@ -77,30 +112,13 @@ class LockWaiters:
         Args:
             found: the waiting threads that `of_lock` returned
         """
-        if lock.address is None or lock.space.kernel:
+        if lock.address is None or lock.space.kernel or not lock.waiters:
             return NOTHING
-        missing = (lock.waiters or 0) > len(found)
-        inferred = any(wait.how in (ON_STACK, EXCLUDED) for wait in found)
-        here = self._found[lock.space]
-        return status(here.lost if missing else None, here.doubts if missing or inferred else None)
-
-    def _of_space(self, space: AddressSpace) -> _Found:
-        found: Dict[LockKey, List[Wait]] = {}
-        lost: List[Status] = []
-        doubts: List[Status] = []
-        for wait in self._symbolizer.image.possible(self._waits(space, lost, doubts)):
-            found.setdefault(wait.lock, []).append(wait)
-        return _Found(found, status(*lost), status(*doubts))
-
-    def _waits(self, space: AddressSpace, lost: List[Status], doubts: List[Status]) -> Iterator[Wait]:
-        sides = UserSides(self._symbolizer.image, self._symbolizer, self._lister.ntdlls)
-        waits = Waits(self._symbolizer.image, sides)
-        pids = () if space.kernel or space.pid is None else (space.pid,)
-        stacks: Iterator[StackRecord] = self._collector.list_stacks(StackFilter(THREAD_KINDS, pids))
-        for stack in stacks:
-            if stack.is_lost:
-                lost.append(stack.status)
-            waits.add_stack(stack)
-        found, contradictions = waits.of_locks(self._lister, () if space.pid is None else (space.pid,))
-        doubts += contradictions
-        yield from found
+        doubts = [waiter.wait.status for waiter in found if is_inferred(waiter.awaited)]
+        if lock.waiters > len(found):
+            for process in self._processes:
+                space = process.space
+                if (space.eprocess, space.pid) == (lock.space.eprocess, lock.space.pid):
+                    doubts += [process.status, process.lost]
+                    doubts += [wait.status for wait in process.waits if wait.awaited[0].address is None]
+        return status(*doubts)

@@ -19,7 +19,8 @@ from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optiona
 from ..columns import words
 from ..locks.lock import Listed
 from ..memory.decode.status import NOTHING, Status, StatusItem, has_status, status
-from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.statuscodes import StatusCode, words_that
+from ..memory.decode.statusmeanings import Means
 from ..memory.decode.structure import MissingMemberError
 from ..memory.image import AddressSpace, Image
 from ..names.ntdll import Ntdlls
@@ -62,6 +63,8 @@ _KINDS_OF_TYPES = {
 }
 """Kinds by types of the object manager."""
 
+_LOST = words_that(Means.FRAMES_LOST)
+
 _UNMAPPED = 1 << 16
 
 
@@ -75,6 +78,7 @@ class ProcessWaits(NamedTuple):
         others: where a chain ends that comes to one of the other threads, by TID: a word of
             `words.CHAIN_ENDS`
         status: what makes the list of threads incomplete
+        lost: why no frame is known of some stacks; their threads may wait for anything
     """
 
     space: AddressSpace
@@ -82,6 +86,7 @@ class ProcessWaits(NamedTuple):
     waits: Tuple[ThreadWait, ...]
     others: Dict[int, str]
     status: Status = NOTHING
+    lost: Status = NOTHING
 
 
 class _Seen(NamedTuple):
@@ -179,8 +184,10 @@ class WaitLister:
                 waits.append(wait)
             elif thread.tid is not None:
                 others[thread.tid] = self._end(thread, found)
-        lost = status(*(thread.status for thread in threads if not thread.tid))
-        return ProcessWaits(threads[0].space, tuple(threads), tuple(waits), others, lost)
+        absent = status(*(thread.status for thread in threads if not thread.tid))
+        every = itertools.chain.from_iterable(stacks)
+        lost = status(*(each.status for each in every if not each.frames and has_status(each.status, *_LOST)))
+        return ProcessWaits(threads[0].space, tuple(threads), tuple(waits), others, absent, lost)
 
     def _end(self, thread: Thread, stacks: List[CallStack]) -> str:
         """Returns where a chain ends that comes to a thread without a known wait."""

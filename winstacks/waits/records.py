@@ -17,6 +17,15 @@ ThreadKey = Tuple[int, Optional[int], Optional[int]]
 """Address of the _EPROCESS (0 in a dump), PID and TID of a thread."""
 
 
+LockKey = Tuple[int, Optional[int]]
+"""Address of the _EPROCESS (0 for the kernel) and address of the lock."""
+
+
+def lock_key(space: AddressSpace, address: Optional[int]) -> LockKey:
+    """Returns the key of a lock, or of anything else for which threads wait."""
+    return 0 if space.kernel else space.eprocess, address
+
+
 def key_of(thread: Thread) -> ThreadKey:
     """Returns the key of a thread."""
     return thread.space.eprocess, thread.space.pid, thread.tid
