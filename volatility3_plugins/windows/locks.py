@@ -35,7 +35,6 @@ class Locks(interfaces.plugins.PluginInterface):
             *options.shown("locks"),
             options.fetch_symbols(),
             options.binaries(),
-            options.workers(),
         ]
 
     def run(self) -> interfaces.renderers.TreeGrid:

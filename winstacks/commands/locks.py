@@ -75,10 +75,6 @@ class Locks(Command[AddressSpace, Lock]):
         module = importlib.import_module("..stacklist.lockwaiters", __package__)
         return module.LockWaiters(self.symbolizer, self.named, self._lister, self.pids)
 
-    def divides(self) -> bool:
-        # Files of workers would compete for their names.
-        return not self.option("dump")
-
     def describe(self, step: AddressSpace) -> str:
         return f"Reading the locks of process {step.pid_text}"
 

@@ -44,7 +44,7 @@ class TraceReport(CheckingCommand):
         return ThreadWaits(self.symbolizer, self.named, self.pids)
 
     def divides(self) -> bool:
-        # The waits are found by the threads as they are read.
+        # Waits are found by all threads, as they are read.
         return False
 
     def describe(self, step: StackRecord) -> str:

@@ -36,7 +36,7 @@ FLAT = {
 PLUGINS: Dict[str, Any] = {
     **{
         name: CLASSES[name]
-        for name in ("callstacks", "gflags", "heaptraces", "locks", "stacktracedb", "tracefindings")
+        for name in ("callstacks", "gflags", "heaptraces", "stacktracedb", "tracefindings")
     },
     **FLAT,
 }
