@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import socket
+import warnings
 from collections.abc import Mapping
 from typing import Annotated, Any, Callable, Literal, Optional
 
@@ -309,6 +310,8 @@ def serve_http(made: MCPServer[Any], port: int, token: str, announce: Callable[[
             server_header=False,
             ws="none",
         )
+        # Ctrl-C before its first step, which needs no answer.
+        warnings.filterwarnings("ignore", "coroutine 'Server.serve' was never awaited", RuntimeWarning)
         uvicorn.Server(config).run(sockets=[listening])
 
 

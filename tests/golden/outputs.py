@@ -32,6 +32,7 @@ _ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]+>")
 _BANNER = re.compile(r"^Volatility 3 Framework [\d.]+\n", re.M)
 _LOGGER = re.compile(r"^(DEBUG|INFO|WARNING|ERROR|CRITICAL) +[\w.]+ *: ?", re.M)
 _TRACE = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)*", re.M)
+_MADE = re.compile(r'("Report made", ?")[-: \d]+')
 _TEMPORARY = re.compile(r"tmp_\w{8}\.vol3")
 _VERSION = re.compile(r"(?<![\d.])[23]\.0\.0(?![\d.])")
 _VOLATILITY = re.compile(rf"(?<![\d.]){re.escape(constants.PACKAGE_VERSION)}(?![\d.])")
@@ -121,6 +122,7 @@ def normal(text: str, places: Sequence[Place]) -> str:
     """A text without what differs from place to place and from version to version."""
     for place, name in places:
         text = text.replace(str(place), name)
+    text = _MADE.sub(r"\1<time>", text)
     text = _TRACE.sub("Traceback:\n", _BANNER.sub("", text))
     text = _LOGGER.sub(r"\1: ", _TEMPORARY.sub("tmp_.vol3", _ADDRESS.sub("at 0x>", text)))
     return _VERSION.sub("<version>", _VOLATILITY.sub("<volatility>", text))

@@ -106,6 +106,7 @@ NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     StatusCode.FILE_CUT: (),
     StatusCode.TRACES_UNREADABLE: (),
     StatusCode.COMPUTER_NAMES: (),
+    StatusCode.WORKER_ENDED: (),
     # Of dumps of a process only, which are no images.
     StatusCode.PEB_NOT_IN_THE_DUMP: (),
     StatusCode.NO_SYSTEM_INFO: (),

@@ -147,7 +147,7 @@ def found(dump: OpenedDump) -> Dict[str, Tuple[Any, ...]]:
     return {
         row["Finding"]: (row["Severity"], row["Symbol"])
         for _, row in dump.rows(tracefindings.TraceFindings)
-        if row["Status"] != "not checked"
+        if row["Status"] != "not checked" and row["Finding"] != "nothing_found"
     }
 
 

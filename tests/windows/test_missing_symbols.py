@@ -141,8 +141,11 @@ class Known:
 
 
 @pytest.fixture(scope="module", params=IMAGES)
-def known(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Known:
-    return Known(request.param, tmp_path_factory.mktemp("known"), pytest.MonkeyPatch())
+def known(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Known]:
+    with pytest.MonkeyPatch.context() as patch:
+        # Else no two pages are equal: each has the time at which it was made.
+        patch.setattr("winstacks.commands.tracereport._made", list)
+        yield Known(request.param, tmp_path_factory.mktemp("known"), pytest.MonkeyPatch())
 
 
 _IN_DUMPS = {
