@@ -106,7 +106,7 @@ def _placeless(row: Any, dump: Any) -> Any:
         return row
     found = {}
     for name, value in row._asdict().items():
-        if name in ("NativeDescriptor", "offset") or (
+        if name in ("NativeDescriptor", "SizeOfAlignPad", "offset") or (
             name == "ThreadContext" and isinstance(row, threads.ExceptionStream)
         ):
             continue
