@@ -488,7 +488,7 @@ def test_a_process_of_stackfleet_takes_the_copy_of_its_parent(tmp_path: pathlib.
         (tmp_path / name / "stackfleet" / "child.py").write_text(text, encoding="utf-8")
     for known, expected in (("", "parent"), ("installed", "parent"), ("parent", "parent")):
         done = subprocess.run(
-            [sys.executable, str(program), str(tmp_path / "parent")],
+            [sys.executable, str(program), str(tmp_path / "parent"), "stackfleet.child"],
             cwd=tmp_path / "evidence",
             env={"PYTHONPATH": str(tmp_path / known) if known else ""},
             capture_output=True,

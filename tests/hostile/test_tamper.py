@@ -294,14 +294,6 @@ def _cookie(target: Target) -> List[Write]:
     return [target.at(place, target.kernel.space.read_int(place, 1) ^ 1, 1)]
 
 
-def _end_of_a_region(target: Target) -> List[Write]:
-    """Lets the first region of the updater end behind all others."""
-    vad = min(_updater(target).vads, key=lambda vad: vad.start)
-    assert vad.node is not None
-    path = "Core.EndingVpnHigh" if vad.node.has("Core.EndingVpnHigh") else "EndingVpnHigh"
-    return [target.at(vad.node.at(path), 1, 1)]
-
-
 def _debug_of_waited(value: int) -> Callable[[Target], List[Write]]:
     """Returns a write to DebugInfo of the sections that two threads wait for, each holding the other's."""
 
@@ -358,7 +350,6 @@ SILENCERS: Dict[str, Silencer] = {
         )
         for plugin in ("callstacks", "trapframes", "waits", "locks")
     },
-    "the end of a region": Silencer(_end_of_a_region, "heaptraces", {}, "VADs incomplete", False),
     **{
         f"DebugInfo of sections that are waited for is {value:#x}": Silencer(
             _debug_of_waited(value), "waits", {}, "contradicted: DebugInfo"

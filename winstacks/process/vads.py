@@ -115,9 +115,7 @@ class Vads:
             pending += (right, left)
         if pending:
             vollog.warning(f"The VADs below {root:#x} were read up to the limit: {len(vads)} of them")
-        vads.sort(key=lambda vad: vad.start)
-        overlap = any(before.end > vad.start for before, vad in zip(vads, vads[1:]))
-        return vads, complete and not pending and not overlap
+        return vads, complete and not pending
 
     def _file_name(self, control_area: int) -> Optional[str]:
         tree = self._tree
