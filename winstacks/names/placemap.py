@@ -285,7 +285,8 @@ def _kernel_start(image: Image) -> int:
         for value in (start, second)
         if value is not None and lowest <= value < NARROW_END and value % PAGE_SIZE == 0
     ]
-    disagree = None not in (start, second) and start != second
+    # Both are 0 before the kernel has set them.
+    disagree = None not in (start, second) and start != second and bool(start or highest)
     if disagree:
         possible = [value for value in possible if value <= image.base]
     chosen = possible[0] if possible else lowest
