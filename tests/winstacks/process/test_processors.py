@@ -53,4 +53,4 @@ def test_a_block_is_one_processor(tmp_path: pathlib.Path, caplog: pytest.LogCapt
     opened = context.open_image(kernel.image(), tmp_path)
     found = list(Processors.list_processors(opened.image))
     assert [processor.number for processor in found] == [0, 1]
-    assert "62 entries of KiProcessorBlock repeat" in caplog.text
+    assert "entries of KiProcessorBlock repeat the KPRCB of another processor: 62" in caplog.text

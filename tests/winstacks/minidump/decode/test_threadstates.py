@@ -85,7 +85,7 @@ def test_counts_and_sizes_that_are_wrong() -> None:
 
 def test_the_bits_are_those_of_the_page() -> None:
     text = " ".join((ROOT / "docs" / "windows-minidump.md").read_text("utf-8").split())
-    assert f"from bit 0: {' '.join(threadstates.REGISTER_BITS)}." in text
+    assert f"from bit 0: `{' '.join(threadstates.REGISTER_BITS)}`." in text
     assert threadstates.bits_of(("Rip", "MxCsr", "Rip")) == 1 | 1 << 30
 
 
