@@ -153,8 +153,10 @@ def of_brief(name: str, rows: List[Any]) -> List[Any]:
     """Returns the rows that --brief shows, in its order.
 
     That of `waits` leaves out frames, has the worst ends of chains first, and says in Evidence which code
-    asked for the wait.
+    asked for the wait. That of `locks` leaves out the evidence of waiting threads.
     """
+    if name == "locks":
+        return [{**row, "Evidence": None} if row["OwnerRole"] == "waiter" else row for row in rows]
     if name != "waits":
         return rows
     threads = [row for row in rows if row["Frame"] is None]
