@@ -106,7 +106,9 @@ def _run(
         arguments=("-o", str(out), *known),
         cwd=out,
     )
-    places = [(folder, "<folder>"), (vol.REPOSITORY, "<checkout>"), (pathlib.Path(sys.prefix), "<python>")]
+    # A report has its command line: the environment of the lowest versions has another name.
+    environment = (pathlib.Path(sys.prefix), "<checkout>/.venv/test")
+    places = [(folder, "<folder>"), environment, (vol.REPOSITORY, "<checkout>")]
     stdout, stderr = (normal(text, places) for text in (done.stdout, done.stderr))
     files = {}
     for path in sorted(out.rglob("*")):
