@@ -113,7 +113,9 @@ def files(places: Sequence[str]) -> Iterator[pathlib.Path]:
     for place in places or (*CODE, *PAGES):
         path = ROOT / place
         if path.is_dir():
-            yield from sorted(found for found in path.rglob("*") if found.suffix in (".py", ".md"))
+            found = (file for file in path.rglob("*") if file.suffix in (".py", ".md"))
+            # Packages of others, with which scripts of pages are tested, lie below tests/pages.
+            yield from sorted(file for file in found if "node_modules" not in file.parts)
         else:
             yield path
 
