@@ -387,7 +387,7 @@ def test_a_bucket_is_a_lake(bucket: str, tmp_path: pathlib.Path, monkeypatch: py
 
 
 def test_a_command_on_a_bucket_ends_before_the_interpreter_does(bucket: str) -> None:
-    """Else threads of Arrow release objects of Python too late, and abort about one command of a hundred."""
+    """Else threads of Arrow may release objects of Python too late, which aborts the command."""
     add(bucket, "i0")
     code = (
         "import atexit; atexit.register(print, 'the interpreter ends')\n"

@@ -44,7 +44,7 @@ class TraceReport(CheckingCommand):
         return ThreadWaits(self.symbolizer, self.named, self.pids)
 
     def divides(self) -> bool:
-        # Waits are found by all threads, as they are read.
+        # A chain of waits can lead through any process: it needs the threads of all of them.
         return False
 
     def describe(self, step: StackRecord) -> str:

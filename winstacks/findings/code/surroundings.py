@@ -9,7 +9,7 @@ import functools
 import math
 from typing import Dict, Iterator, List, NamedTuple, Set, Tuple
 
-from ...memory.decode.text import ShortText, short_of
+from ...memory.decode.text import ShortText, counted, short_of
 from ...memory.image import AddressSpace, Image
 from ...process.regions import Region
 from ...process.spaces import AddressSpaces
@@ -88,12 +88,12 @@ def _entropy(data: bytes) -> float:
 def _others(space: AddressSpace, vad: Region, facts: CheckFacts) -> str:
     """Returns which other processes have a region of the same size and protection that is no image."""
     having = facts.image.service(_shapes).get(_shape(vad), set())
-    others = sorted({name for layer, name in having if layer != space.layer_name})
-    count = len({layer for layer, _ in having if layer != space.layer_name})
-    if not count:
+    others = [name for layer, name in having if layer != space.layer_name]
+    if not others:
         return "no other process has such a region"
-    named = ", ".join(others[:_NAMED]) + (", ..." if len(others) > _NAMED else "")
-    return f"{count} other process{'es' * (count > 1)} with such a region: {named}"
+    names = sorted(set(others))
+    named = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
+    return f"{counted(len(others), 'other process', 'other processes')} with such a region: {named}"
 
 
 def _shape(vad: Region) -> _Shape:
