@@ -86,6 +86,15 @@ def of_user_mode(rows: Cells, *parts: str) -> Cells:
     return found
 
 
+def seen_by_a_dump(rows: Cells) -> Cells:
+    """All rows but the sentence of a deadlock that an ERESOURCE closes: a dump of the process has none."""
+    return [
+        (depth, row)
+        for depth, row in rows
+        if row.get("OwnerRole") != "deadlock" or "ERESOURCE" not in row["Evidence"]
+    ]
+
+
 @pytest.mark.parametrize("name", sorted(IMAGES))
 def test_rows_are_those_of_the_image(
     name: str, image_of: Callable[[str], Opened], folder: pathlib.Path
@@ -104,7 +113,7 @@ def test_rows_are_those_of_the_image(
             found = shown(OpenedDump(path).rows(of_dump, **options))
             if of_image is image_callstacks.CallStacks:
                 expected = of_user_mode(expected, "user", "wow64")
-            assert found == expected, (process.space.pid, of_image.__name__)
+            assert found == seen_by_a_dump(expected), (process.space.pid, of_image.__name__)
     assert compared
 
 
@@ -122,7 +131,7 @@ def test_rows_of_the_32_bit_half(name: str, image_of: Callable[[str], Opened], f
             if of_image is image_callstacks.CallStacks:
                 expected = [(depth, of_narrow_dump(row)) for depth, row in of_user_mode(expected, "wow64")]
             found = shown(OpenedDump(path).rows(of_dump, **options))
-            assert found == expected, (process.space.pid, of_image.__name__)
+            assert found == seen_by_a_dump(expected), (process.space.pid, of_image.__name__)
 
 
 def of_narrow_dump(row: Dict[str, Any]) -> Dict[str, Any]:
