@@ -246,7 +246,7 @@ class Lake:
         """
         row = {"image_id": run, "status": None, "path": None, "copies": [], **facts}
         with self._written() as snapshot:
-            self._store.commit(snapshot, iter([manifest_rows(RUNS, [row])]), [])
+            self._store.commit(snapshot, iter([manifest_rows(RUNS, [row])]), [run])
 
     def forget(self, image_ids: Collection[str]) -> None:
         """Removes images: their manifests and rows leave the lake and its files.
