@@ -265,7 +265,7 @@ class Store:
         before = opened.version()
         with _explained():
             opened.optimize.compact(target_size=target_size, writer_properties=_writer_properties())
-        # What others have committed meanwhile must be known to what removes files, and to the checkpoint.
+        # The removal of files and the checkpoint must know what others have committed meanwhile.
         opened = self._opened()
         with _explained():
             opened.vacuum(
