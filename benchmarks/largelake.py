@@ -144,10 +144,10 @@ def lay(uri: str, machines: range, stacks: Tuple[int, int], together: int) -> No
                 KEYS: [connection.sql(_KEYS).to_arrow_table()],
             }
             for number in part:
-                for table, batch in _others(number):
-                    rows.setdefault(table, []).append(pa.Table.from_batches([batch]))
+                for table, other in _others(number):
+                    rows.setdefault(table, []).append(other)
             used = time.process_time()
-            store.commit(store.snapshot(writing=True), _united(rows, numbers), map(_id, part))
+            store.commit(store.snapshot(writing=True), _united(rows, numbers), list(map(_id, part)))
             print(f"laid {part[-1]:>8}: {time.process_time() - used:.2f} s of processor", flush=True)
             if first // together % 20 == 19:
                 Lake(uri).compact(needed=True)
@@ -209,8 +209,8 @@ def _rows(machines: range, stacks: Tuple[int, int]) -> Iterator[Tuple[str, int, 
             for number, rows in numbers.items():
                 yield TRACES, number, traces.slice(place, rows)
                 place += rows
-                for table, batch in _others(number):
-                    yield table, number, batch
+                for table, other in _others(number):
+                    yield table, number, _filled(table, other)
 
 
 def _traces(connection: Any, numbers: Dict[int, int]) -> Any:
@@ -221,7 +221,7 @@ def _traces(connection: Any, numbers: Dict[int, int]) -> Any:
 
 
 def _others(number: int) -> Iterator[Tuple[str, Any]]:
-    """Yields the rows of a machine in the other tables."""
+    """Yields the rows of a machine in the other tables, without columns that are null."""
     yield IMAGE, _with(IMAGE, number, {"ComputerName": [f"PC-{number}"]})
     if number % 4 == 0:
         symbol = "nt!NtCreateFile" if number % 8 else f"<no-module {number:#x}>"
@@ -239,11 +239,11 @@ def _others(number: int) -> Iterator[Tuple[str, Any]]:
 
 
 def _with(table: str, number: int, columns: Dict[str, Any]) -> Any:
-    """Returns rows of a machine with all columns of a table."""
+    """Returns rows of a machine with the columns that have a value."""
     rows = pa.table(columns)
     for name, value in {**_ALWAYS.get(table, {}), "ImageId": _id(number), "Schema": SCHEMA}.items():
         rows = rows.append_column(name, pa.repeat(pa.scalar(value), rows.num_rows))
-    return _filled(table, rows)
+    return rows
 
 
 _ALWAYS: Dict[str, Dict[str, Any]] = {

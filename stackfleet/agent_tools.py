@@ -20,9 +20,9 @@ from typing import Any, Callable, Optional
 
 from winstacks.columns.words import THREAD_KINDS
 
-from . import agent_facts, agent_forms, agent_words, findings, query_cli, questions, stacks, waits, whole
+from . import agent_facts, agent_forms, agent_words, findings, query_cli, questions, stacks, waits
 from .agent_forms import Row
-from .database import Database
+from .database import Database, query_whole
 from .lake import Contents, Lake
 from .layout import FINDINGS, FRAMES, IMAGE, MANIFESTS, TRACES, WAITS
 from .planning import WrongUseError
@@ -173,7 +173,7 @@ def answered(uri: str, tool: str, arguments: Arguments) -> Row:
             answer.clear()
             answer.update(_page(database, asked, cursor, contents))
 
-    whole.query(lake, run)
+    query_whole(lake, run)
     return {"about": ABOUT, "tool": tool, **answer}
 
 

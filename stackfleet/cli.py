@@ -21,7 +21,7 @@ from winstacks.memory.decode.text import counted
 from . import exits, provenance, query_cli
 from .job import Custody, Limits, Reading
 from .lake import Depth, Lake, LakeError
-from .outfile import say
+from .output import say
 from .planning import (
     Inputs,
     Plan,

@@ -16,10 +16,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Optional
 
 from winstacks.columns.words import ARCHES, IMAGE, KERNEL, MAPPED, SEVERITIES, UNBACKED
+from winstacks.memory.decode.memo import Memo
+from winstacks.memory.decode.text import counted
+from winstacks.names.filefolders import last_component
+from winstacks.names.modulefiles import GivenFiles, ModuleClaims
 from winstacks.process.regions import PROTECTIONS, WINDOWS, is_beneath
 
 from .database import Database
-from .filehashes import FileHashes
+from .provenance import sha256
 
 VERSION = "8.11.0"
 """The version of the Elastic Common Schema whose fields are used."""
@@ -84,6 +88,44 @@ WHERE NOT EXISTS (SELECT 1 FROM traces t WHERE t.ImageId = f.ImageId AND t.Trace
 ORDER BY Row"""
 
 
+MOST_HASHES = 1 << 14
+"""Hashes of files of modules that are kept."""
+
+_Build = tuple[str, int, int]
+"""Name of a file, TimeDateStamp, SizeOfImage."""
+
+
+class FileHashes:
+    """Finds the file of a module by name and build; a file of another build is not used, and logged.
+
+    Args:
+        folders: folders as `--binaries` of the plugins takes them; empty: no module has a hash
+    """
+
+    def __init__(self, folders: Sequence[str]) -> None:
+        self._files = GivenFiles(folders) if folders else None
+        self._known: Memo[_Build, Optional[str]] = Memo(self._hash, MOST_HASHES)
+
+    def sha256(self, frame: dict[str, Any]) -> Optional[str]:
+        """Returns the SHA-256 of the file of a frame's module; None if it was not given."""
+        stamp, size = frame["ModuleStamp"], frame["ModuleSize"]
+        name = last_component(frame["ModulePath"] or frame["Module"] or "")
+        if self._files is None or not (name and stamp and size):
+            return None
+        return self._known[name, stamp, size]
+
+    def _hash(self, build: _Build) -> Optional[str]:
+        name, stamp, size = build
+        assert self._files is not None
+        file = self._files.find_file(ModuleClaims((name,), ((stamp, size),)))
+        if file is None:
+            return None
+        try:
+            return sha256(file.path)
+        except OSError:
+            return None
+
+
 class Documents:
     """The documents of a lake.
 
@@ -115,10 +157,10 @@ class Documents:
     def messages(self) -> list[str]:
         """Returns messages about documents without a time, and checks that could not run."""
         found = (
-            (self._timeless, "{:,} documents have no @timestamp: their images show no time of capture"),
-            (self._unchecked, "in {:,} cases a check could not run: no finding there means nothing"),
+            (self._timeless, "document", "without @timestamp: the image shows no time of capture"),
+            (self._unchecked, "check", "could not run: no finding there means nothing"),
         )
-        return [text.format(number) for number, text in found if number]
+        return [f"{counted(number, what)} {text}" for number, what, text in found if number]
 
     def _document(self, row: dict[str, Any]) -> dict[str, Any]:
         findings = row.get("Findings") or []

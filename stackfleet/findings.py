@@ -10,10 +10,7 @@ from typing import Optional
 from winstacks.columns.words import CONFIDENCES, SEVERITIES
 
 from .questions import Question
-from .sqltext import one_of
-
-MOST_VALUES = 8
-"""The most hosts, files, processes or addresses in a row of equal findings."""
+from .sqltext import one_of, some
 
 _WORST = f"list_position({list(SEVERITIES)}, Severity)"
 _SUREST = f"list_position({list(CONFIDENCES)}, Confidence)"
@@ -120,12 +117,12 @@ WITH {_every(f"({where}) AND {of_checks}")}, spread AS (
     else:
         sql = f"""\
 {shown}
-SELECT {_first("Severity")}, {_first("Confidence")}, Finding, Hosts, {_some("HostText")} AS Hostnames,
-       {_some("File")} AS Files, count(*) AS Number, {_some("Process")} AS Processes,
-       {_some("Kind")} AS Kinds, {_first("Symbol")},
-       {_some("Address")} AS Addresses,
+SELECT {_first("Severity")}, {_first("Confidence")}, Finding, Hosts, {some("HostText")} AS Hostnames,
+       {some("File")} AS Files, count(*) AS Number, {some("Process")} AS Processes,
+       {some("Kind")} AS Kinds, {_first("Symbol")},
+       {some("Address")} AS Addresses,
        {_first("Evidence")}, {_first("Innocent")}, {_first("Technique")}, any_value(StackKey) AS StackKey,
-       {_some("ImageId")} AS ImageIds
+       {some("ImageId")} AS ImageIds
 FROM shown
 GROUP BY Finding, Same, Hosts
 ORDER BY min(Rank) NULLS LAST, Hosts, min(Sure), Finding, Same"""
@@ -139,9 +136,3 @@ ORDER BY min(Rank) NULLS LAST, Hosts, min(Sure), Finding, Same"""
 def _first(column: str) -> str:
     """Returns the selection of a column of the worst of equal findings."""
     return f"first({column} ORDER BY {_FIRST}) AS {column}"
-
-
-def _some(column: str) -> str:
-    """Returns the selection of the least values of a column of equal findings."""
-    values = f"list(DISTINCT {column}) FILTER (WHERE {column} IS NOT NULL)"
-    return f"list_sort({values})[1:{MOST_VALUES}]"

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import pathlib
 import re
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,12 +33,13 @@ _READ = ("ImageId", "Schema", *_GROUPED[:4], "KeyQuality", "Incomplete", "Count"
 def halves(key: str) -> tuple[int, int]:
     """Returns the two signed numbers of a key."""
     data = bytes.fromhex(key) if _KEY.fullmatch(key) else hashlib.sha256(key.encode("utf-8")).digest()
-    return int.from_bytes(data[:8], "big", signed=True), int.from_bytes(data[8:16], "big", signed=True)
+    high, low = struct.unpack(">qq", data[:16])
+    return high, low
 
 
-def host_key(host: str) -> int:
-    """Returns the signed number of a host: 8 bytes of the SHA-256 of its name."""
-    return int.from_bytes(hashlib.sha256(host.encode("utf-8")).digest()[:8], "big", signed=True)
+def number_of(data: bytes) -> int:
+    """Returns a signed number for bytes, equal on every machine: 8 bytes of their SHA-256."""
+    return int.from_bytes(hashlib.sha256(data).digest()[:8], "big", signed=True)
 
 
 def upper(name: str) -> str:
@@ -57,7 +59,7 @@ def key_rows(traces: pathlib.Path, image: pathlib.Path) -> Iterator[list[Any]]:
     grouped = rows.group_by(list(_GROUPED), use_threads=False).aggregate(
         [("Kind", "count"), ("Count", "sum"), ("Unbacked", "max")]
     )
-    count = grouped.num_rows
+    count, host = grouped.num_rows, upper(computer) if computer else image_id
     stack, shape = (_columns(grouped.column(name)) for name in _GROUPED[:2])
     number_columns = {
         "ImageId": pa.repeat(pa.scalar(image_id, pa.string()), count),
@@ -67,7 +69,7 @@ def key_rows(traces: pathlib.Path, image: pathlib.Path) -> Iterator[list[Any]]:
         "ShapeHigh": shape[0],
         "ShapeLow": shape[1],
         "ModuleSet": _whole(grouped.column("ModuleSet")),
-        "HostKey": pa.repeat(pa.scalar(host_key(upper(computer) if computer else image_id)), count),
+        "HostKey": pa.repeat(pa.scalar(number_of(host.encode())), count),
         "Stacks": _whole(grouped.column("Kind_count")),
         "Count": _whole(grouped.column("Count_sum")),
         "Unbacked": _whole(grouped.column("Unbacked_max")),

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from .columns import MANIFEST_SCHEMA, UNITED, united
-from .comparing import compared
+from .digests import compared
 from .layout import CACHE, MANIFESTS, RUNS, TABLES
 from .manifests import DONE, Manifest, ManifestError, parsed, written
 from .sqltext import one_of, quoted
@@ -111,6 +111,8 @@ class NewImage:
 class Lake:
     """A lake in a folder or an object store.
 
+    Each method raises LakeError if the lake cannot be read, or written.
+
     Args:
         uri: path of the folder, or URI such as s3://BUCKET/PATH
         create: whether a lake that does not exist is created by its first image
@@ -148,11 +150,7 @@ class Lake:
         return self._store.torn
 
     def contents(self, depth: Depth = Depth.SIZE) -> Contents:
-        """Returns the contents of the lake.
-
-        Raises:
-            LakeError: the lake cannot be read
-        """
+        """Returns the contents of the lake."""
         snapshot = self._snapshot()
         if snapshot is None:
             return Contents(None)
@@ -181,9 +179,6 @@ class Lake:
 
         Args:
             paths: paths of images or of copies of images; None for all
-
-        Raises:
-            LakeError: the lake cannot be read
         """
         snapshot = self._snapshot()
         if snapshot is None:
@@ -194,11 +189,7 @@ class Lake:
         return list(self._manifests(snapshot, {}, condition=_is_in("Path", paths) | has_copies))
 
     def manifest(self, image_id: str) -> Optional[Manifest]:
-        """Returns the manifest of an image; None if the lake has none that is valid.
-
-        Raises:
-            LakeError: the lake cannot be read
-        """
+        """Returns the manifest of an image; None if the lake has none that is valid."""
         snapshot = self._snapshot()
         return None if snapshot is None else next(self._manifests(snapshot, {}, image_ids=[image_id]), None)
 
@@ -228,32 +219,20 @@ class Lake:
                     raise
 
     def put_manifest(self, manifest: Manifest) -> None:
-        """Replaces the manifest of an image whose rows stay.
-
-        Raises:
-            LakeError: see `add`
-        """
+        """Replaces the manifest of an image whose rows stay."""
         condition = f'"Table" = {quoted(MANIFESTS)} AND "ImageId" = {quoted(manifest["image_id"])}'
         with self._written() as snapshot:
             rows = iter([manifest_rows(MANIFESTS, [manifest])])
             self._store.commit(snapshot, rows, [manifest["image_id"]], condition)
 
     def record(self, run: str, facts: dict[str, Any]) -> None:
-        """Stores the command line of a run, once for all of its images.
-
-        Raises:
-            LakeError: the lake cannot be written
-        """
+        """Stores the command line of a run, once for all of its images."""
         row = {"image_id": run, "status": None, "path": None, "copies": [], **facts}
         with self._written() as snapshot:
-            self._store.commit(snapshot, iter([manifest_rows(RUNS, [row])]), [])
+            self._store.commit(snapshot, iter([manifest_rows(RUNS, [row])]), [run])
 
     def forget(self, image_ids: Collection[str]) -> None:
-        """Removes images: their manifests and rows leave the lake and its files.
-
-        Raises:
-            LakeError: the lake cannot be written
-        """
+        """Removes images: their manifests and rows leave the lake and its files."""
         with self._written() as snapshot:
             # Delta's own delete writes texts in a form that Arrow's filters do not take.
             self._store.commit(snapshot, iter(()), image_ids, one_of('"ImageId"', image_ids))
@@ -264,9 +243,6 @@ class Lake:
 
         Args:
             needed: whether nothing is done where there are few small files
-
-        Raises:
-            LakeError: the lake cannot be written
         """
         snapshot = self._snapshot()
         small = 0 if snapshot is None else sum(file.size < FILE_SIZE // 4 for file in snapshot.files)
@@ -281,11 +257,7 @@ class Lake:
                 raise
 
     def files(self) -> int:
-        """Returns the number of files with rows.
-
-        Raises:
-            LakeError: the lake cannot be read
-        """
+        """Returns the number of files with rows."""
         snapshot = self._snapshot()
         return 0 if snapshot is None else len(snapshot.files)
 

@@ -18,6 +18,8 @@ Fits = Callable[[object], bool]
 """A function that returns whether a value has its form."""
 
 DONE, FAILED = "done", "failed"
+COPY = "copy"
+"""The status of an image, in reports alone, that equals an image already read."""
 MANIFEST_VERSION = 4
 
 MOST_LETTERS = 1 << 26

@@ -15,11 +15,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from .manifests import DONE
+from .manifests import COPY, DONE
 
 MOST_SHOWN = 16
 """The most running images that are shown."""
-COPY = "copy"
 
 
 class Progress:

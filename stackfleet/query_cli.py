@@ -15,14 +15,14 @@ from winstacks.columns.dictionary import SCHEMA
 from winstacks.columns.words import KINDS, SEVERITIES
 from winstacks.memory.decode.text import counted
 
-from . import agents, exits, findings, output, questions, waits, whole
-from .database import Database, SqlError
+from . import agents, exits, findings, output, questions, waits
+from .database import Database, NothingLeftError, SqlError, query_whole
 from .export import LINES, Export
 from .job import Reading
 from .lake import Contents, Depth, Lake
 from .layout import TABLES, TRACES
 from .manifests import DONE
-from .outfile import opened, say
+from .output import opened, say
 from .planning import WrongUseError, folders, given_folders
 from .questions import KEYS, Question
 
@@ -183,16 +183,16 @@ def _of_whole_images(
     """Queries a lake without its damaged images, and names these; returns the exit code.
 
     Args:
-        again: see `whole.query`
+        again: see `query_whole`
 
     Raises:
         WrongUseError: DuckDB rejects the query
     """
     try:
-        contents = whole.query(lake, run, depth, again)
+        contents = query_whole(lake, run, depth, again)
     except SqlError as error:
         raise WrongUseError(str(error)) from error
-    except whole.NothingLeftError as error:
+    except NothingLeftError as error:
         _name(error.contents)
         raise
     _name(contents)

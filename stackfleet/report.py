@@ -26,7 +26,7 @@ from .database import Database
 from .imagepage import OF_FRAMES, card, image_pages, of_check, together
 from .lake import Contents, Lake
 from .manifests import DONE
-from .outfile import whole_file
+from .output import whole_file
 from .sqltext import quoted
 
 Manifest = dict[str, Any]

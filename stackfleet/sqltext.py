@@ -30,3 +30,13 @@ def sql_rows(rows: Iterable[Sequence[str]], names: Sequence[str]) -> str:
     if values:
         return f"(SELECT * FROM (VALUES {values}) AS listed({columns}))"
     return f"(SELECT {', '.join(f'NULL::VARCHAR AS {name}' for name in names)} WHERE false)"
+
+
+MOST_VALUES = 8
+"""The most hosts, images or processes in a row."""
+
+
+def some(column: str) -> str:
+    """Returns the SQL selection of the least values of a column."""
+    values = f"list(DISTINCT {column}) FILTER (WHERE {column} IS NOT NULL)"
+    return f"list_sort({values})[1:{MOST_VALUES}]"

@@ -13,6 +13,7 @@ import contextlib
 import os
 import pathlib
 import re
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
@@ -34,6 +35,9 @@ _SETTINGS = {
     "delta.enableExpiredLogCleanup": "true",
 }
 """Statistics of one column are kept. A checkpoint replaces old commits, which then end with it."""
+FRESH = 1800
+"""Seconds after which a commit is looked for in the log: half of the time for which commits are kept there.
+A writer that sleeps longer may commit behind a checkpoint that no longer has the place of its commit."""
 
 READ_AT_A_TIME = {"batch_size": 1 << 13, "batch_readahead": 2, "fragment_readahead": 2}
 """Limits of a scanner of Arrow; its own are 131,072 rows of 16 batches of 4 files, which have any size."""
@@ -78,12 +82,18 @@ class Snapshot(NamedTuple):
         faults: reasons why other files are left out, by path
         of_files: returns the Arrow dataset of files
         opened: the table of Delta at this version
+        taken: the time before it was opened
     """
 
     files: Sequence[File]
     faults: Mapping[str, str]
     of_files: Callable[[Sequence[File]], Any]
     opened: Any
+    taken: float
+
+    def is_fresh(self) -> bool:
+        """Returns whether the log still has all commits since this version."""
+        return time.time() - self.taken < FRESH
 
     def datasets(self, table: str, image_ids: Optional[Collection[str]] = None) -> Any:
         """Returns the Arrow dataset of a table; with ImageIds, of the files that may have rows of these."""
@@ -163,6 +173,7 @@ class Store:
         Raises:
             StoreError: there is no table that can be read, or written
         """
+        taken = time.time()
         opened = self._writable() if writing else self._opened()
         with _explained():
             actions = pa.table(opened.get_add_actions(flatten=True))
@@ -182,21 +193,22 @@ class Store:
             else:
                 bounds = item.get("min.ImageId"), item.get("max.ImageId")
                 files.append(File(path, match[1], size, rows, *bounds))
-        return Snapshot(files, faults, self._datasets(opened), opened)
+        return Snapshot(files, faults, self._datasets(opened), opened, taken)
 
     def commit(
-        self, snapshot: Snapshot, batches: Iterator[Any], image_ids: Iterable[str], replaced: str = ""
+        self, snapshot: Snapshot, batches: Iterator[Any], changed: Collection[str], replaced: str = ""
     ) -> None:
         """Adds rows in one step, which is on the disk when this returns.
 
         Args:
             snapshot: the version that was looked at
             batches: record batches with the schema of the table
-            image_ids: the images that the commit changes
+            changed: the images that the commit changes, or the run that it records
             replaced: SQL condition for the rows that the new ones replace; empty for none
 
         Raises:
-            ConflictError: another writer has changed one of the images since that version
+            ConflictError: another writer has changed one of the images since that version, or the log no
+                longer has that version
             StoreError: the table cannot be written
         """
         from deltalake import CommitProperties, Transaction, write_deltalake
@@ -205,19 +217,30 @@ class Store:
         # Delta refuses a transaction whose name a later version has, too.
         properties = CommitProperties(
             max_commit_retries=_TRIES,
-            app_transactions=[Transaction(image_id, before + 1) for image_id in image_ids],
+            app_transactions=[Transaction(name, before + 1) for name in changed],
         )
         replacing: dict[str, Any] = {"mode": "overwrite", "predicate": replaced} if replaced else {}
-        with _explained():
-            write_deltalake(
-                snapshot.opened,
-                pa.RecordBatchReader.from_batches(self.schema, batches),
-                # An older version may have created the lake with fewer columns.
-                **{"mode": "append", "schema_mode": "merge", **replacing},
-                commit_properties=properties,
-                writer_properties=_writer_properties(),
-            )
-        self._sync(before)
+        try:
+            with _explained():
+                write_deltalake(
+                    snapshot.opened,
+                    pa.RecordBatchReader.from_batches(self.schema, batches),
+                    # An older version may have created the lake with fewer columns.
+                    **{"mode": "append", "schema_mode": "merge", **replacing},
+                    commit_properties=properties,
+                    writer_properties=_writer_properties(),
+                )
+            self._sync(before)
+        except StoreError as error:
+            if snapshot.is_fresh():
+                raise
+            raise ConflictError(f"version {before} is no longer in its log: {error}") from error
+        if not snapshot.is_fresh():
+            newest = self._opened()
+            with _explained():
+                lost = [name for name in changed if newest.transaction_version(name) != before + 1]
+            if lost:
+                raise ConflictError(f"version {before} is no longer in its log: the commit behind it is lost")
 
     def purge(self) -> None:
         """Removes the files that the newest version does not have; readers of older versions lose them.
@@ -242,6 +265,9 @@ class Store:
         before = opened.version()
         with _explained():
             opened.optimize.compact(target_size=target_size, writer_properties=_writer_properties())
+        # The removal of files and the checkpoint must know what others have committed meanwhile.
+        opened = self._opened()
+        with _explained():
             opened.vacuum(
                 retention_hours=retention_hours, dry_run=False, enforce_retention_duration=False, full=True
             )

@@ -21,13 +21,10 @@ from .child_process import Attempt, Outcome, StoppedError
 from .identity import Identities
 from .job import Job
 from .lake import Lake, LakeError, NewImage, unopened
-from .manifests import DONE, FAILED, MANIFEST_VERSION, Manifest, cut_text
+from .manifests import COPY, DONE, FAILED, MANIFEST_VERSION, Manifest, cut_text
 
 PLUGIN = "stackfleet"
 """Name of the Dask worker plugin that compares versions."""
-
-COPY = "copy"
-"""Status in a report about an image that is a copy of an image already read."""
 
 Report = dict[str, Any]
 SendReport = Callable[[Report], None]
@@ -63,11 +60,6 @@ class TaskPlace:
         task = self._worker.state.tasks.get(self.key)
         running = (distributed.Status.running, distributed.Status.paused)
         return status in running and task is not None and task.state != "cancelled"
-
-    def stop_if_unwanted(self) -> None:
-        """Raises StoppedError if the task is no longer wanted."""
-        if not self.is_wanted():
-            raise StoppedError
 
     def send(self, report: Report) -> None:
         """Sends a progress report to the client."""
@@ -133,7 +125,8 @@ def run_at(job: Job, place: TaskPlace) -> Report:
                     place.is_wanted,
                     lambda state: place.send({"path": job.path, "state": "running", **state}),
                 ).run()
-                place.stop_if_unwanted()
+                if not place.is_wanted():
+                    raise StoppedError
             report.update(image_id=outcome.image_id, seconds=outcome.seconds, memory=outcome.memory)
             if identities.copy is not None:
                 copy = identities.copy
@@ -144,8 +137,9 @@ def run_at(job: Job, place: TaskPlace) -> Report:
                     "status": COPY,
                     **{name: copy[name] for name in ("truncated", "reason")},
                 }
-            image_manifest = manifest(job, outcome, identities.known, place)
+            image_manifest = manifest(job, outcome, identities.known)
             image_manifest.update(attempt=attempt, started=started, ended=provenance.now())
+            image_manifest.update(worker=place.name, versions={**versions.of_packages(), **place.versions})
             report["reason"] = image_manifest["reason"]
             if outcome.facts is None:
                 if identities.before is not None:
@@ -164,8 +158,8 @@ def run_at(job: Job, place: TaskPlace) -> Report:
     return report
 
 
-def manifest(job: Job, outcome: Outcome, known: Optional[dict[str, Any]], place: TaskPlace) -> Manifest:
-    """Returns the manifest of an attempt, without its tables and times."""
+def manifest(job: Job, outcome: Outcome, known: Optional[dict[str, Any]]) -> Manifest:
+    """Returns the manifest of an attempt, without its times and its worker."""
     facts = outcome.facts or {}
     return {
         "manifest": MANIFEST_VERSION,
@@ -185,12 +179,12 @@ def manifest(job: Job, outcome: Outcome, known: Optional[dict[str, Any]], place:
         "tables": facts.get("tables", {}),
         "reading": dataclasses.asdict(job.reading),
         "reading_digest": job.reading.digest(),
-        "versions": {**versions.of_packages(), **place.versions},
+        "versions": versions.of_packages(),
         "limits": dataclasses.asdict(job.limits),
         "case": job.custody.case,
         "note": job.custody.note,
         "run": job.custody.run,
-        "worker": place.name,
+        "worker": "",
         "machine": platform.node(),
         "exit": outcome.exit,
         "seconds": outcome.seconds,
@@ -203,13 +197,5 @@ def manifest(job: Job, outcome: Outcome, known: Optional[dict[str, Any]], place:
 
 def lost(job: Job, reason: str) -> Manifest:
     """Returns the manifest of an image whose attempts never ended, because their workers died."""
-    image_manifest = manifest(job, Outcome(reason=reason), None, _Nowhere())  # type: ignore[arg-type]
     time = provenance.now()
-    return {**image_manifest, "attempt": "", "started": time, "ended": time}
-
-
-class _Nowhere:
-    """The place of an attempt that ran nowhere."""
-
-    name = ""
-    versions: dict[str, str] = {}
+    return {**manifest(job, Outcome(reason=reason), None), "attempt": "", "started": time, "ended": time}

@@ -15,10 +15,7 @@ from winstacks.columns.words import CHAIN_ENDS, ENDS_IDLE
 
 from .database import Database
 from .questions import Question
-from .sqltext import quoted, sql_list
-
-MOST_VALUES = 8
-"""The most hosts, images or processes in a row."""
+from .sqltext import quoted, some, sql_list
 
 NARROW = (
     *("WaitsFor", "WaitName", "ChainEnd", "Hosts", "Threads", "Seconds", "Processes", "Function"),
@@ -63,8 +60,8 @@ WITH {_WAITING}
 SELECT WaitsFor, Name AS WaitName, ChainEnd, count(DISTINCT Host) AS Hosts,
        count(DISTINCT (ImageId, PID, TID)) AS Threads,
        max(date_diff('second', Since, CaptureTime)) AS Seconds, lower(Process) AS Processes,
-       Function, {_some("HostText")} AS Hostnames,
-       {_some("OwnerProcess")} AS OwnerProcesses, {_some("Known")} AS Known, {_some("ImageId")} AS ImageIds,
+       Function, {some("HostText")} AS Hostnames,
+       {some("OwnerProcess")} AS OwnerProcesses, {some("Known")} AS Known, {some("ImageId")} AS ImageIds,
        min(TraceId) AS TraceId
 FROM waiting JOIN (SELECT ImageId, CaptureTime FROM image) USING (ImageId)
 WHERE {where}
@@ -86,16 +83,10 @@ WITH {_WAITING}, cycles AS (
     GROUP BY ImageId, Deadlock
 )
 SELECT count(DISTINCT HostText) AS Hosts, count(*) AS Number, len(Cycle) AS Threads,
-       {_some("HostText")} AS Hostnames, list_sort(list_distinct(flatten(list(Processes)))) AS Processes,
-       Cycle, min(Evidence) AS Evidence, {_some("ImageId")} AS ImageIds, min(TraceId) AS TraceId
+       {some("HostText")} AS Hostnames, list_sort(list_distinct(flatten(list(Processes)))) AS Processes,
+       Cycle, min(Evidence) AS Evidence, {some("ImageId")} AS ImageIds, min(TraceId) AS TraceId
 FROM cycles JOIN (SELECT ImageId, Deadlock, Evidence FROM waits WHERE TID IS NULL)
      USING (ImageId, Deadlock)
 GROUP BY Cycle
 ORDER BY Hosts DESC, Number DESC, Cycle"""
     return Question(sql)
-
-
-def _some(column: str) -> str:
-    """Returns the selection of the least values of a column."""
-    values = f"list(DISTINCT {column}) FILTER (WHERE {column} IS NOT NULL)"
-    return f"list_sort({values})[1:{MOST_VALUES}]"

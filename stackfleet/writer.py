@@ -8,7 +8,6 @@ of frames is selected from them by number: no row of frames exists in Python.
 
 from __future__ import annotations
 
-import hashlib
 import pathlib
 import struct
 from array import array
@@ -25,16 +24,8 @@ from winstacks.stacklist.tables import FRAME, FlatTables
 
 from .columns import ROW, SCHEMAS
 from .digests import RowDigest
-from .keys import key_rows
-from .layout import (
-    FRAMES,
-    IMAGE,
-    KEYS,
-    MODULE_SETS,
-    MODULES,
-    TABLES,
-    TRACES,
-)
+from .keys import key_rows, number_of
+from .layout import FRAMES, IMAGE, KEYS, MODULE_SETS, MODULES, TABLES, TRACES
 
 BATCH = 1 << 14
 """The most stacks of a batch, if they have few frames."""
@@ -264,21 +255,17 @@ class StackWriter:
 
 
 def version_number(module: str, stamp: Optional[int], size: Optional[int]) -> int:
-    """Returns the number of a module version: 8 bytes of a SHA-256, equal on every machine."""
-    return _first(f"{module},{stamp},{size}".encode("utf-8", "replace"))
+    """Returns the number of a module version."""
+    return number_of(f"{module},{stamp},{size}".encode("utf-8", "replace"))
 
 
 def module_set(versions: Sequence[int]) -> int:
-    """Returns the number of a set of versions: 8 bytes of a SHA-256, equal on every machine.
+    """Returns the number of a set of versions.
 
     Args:
         versions: numbers of the versions, in ascending order
     """
-    return _first(struct.pack(f"<{len(versions)}q", *versions))
-
-
-def _first(data: bytes) -> int:
-    return int.from_bytes(hashlib.sha256(data).digest()[:8], "big", signed=True)
+    return number_of(struct.pack(f"<{len(versions)}q", *versions))
 
 
 def _numbers(kind: Any, values: array[int]) -> Any:

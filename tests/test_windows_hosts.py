@@ -19,7 +19,7 @@ import pytest
 from volatility3.cli import text_renderer
 from volatility3.framework import renderers
 
-from stackfleet import cli, lakefolder, outfile
+from stackfleet import cli, lakefolder, output
 from stackfleet.lake import Lake, LakeError
 from stackfleet.store import is_remote
 from tests.conftest import ROOT
@@ -47,7 +47,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch, times: int, number: int) -> List[f
         real(source, target)
 
     monkeypatch.setattr(os, "replace", replace)
-    monkeypatch.setattr(outfile.time, "sleep", pauses.append)
+    monkeypatch.setattr(output.time, "sleep", pauses.append)
     return pauses
 
 
@@ -62,7 +62,7 @@ def test_a_file_that_is_being_read_is_replaced_a_little_later(
     two: Tuple[pathlib.Path, pathlib.Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses = refusing(monkeypatch, 2, ACCESS_DENIED)
-    outfile.replace(*two)
+    output.replace(*two)
     assert two[1].read_text() == "new"
     assert len(pauses) == 2
 
@@ -72,7 +72,7 @@ def test_a_file_that_is_never_let_go_is_an_error_in_the_end(
 ) -> None:
     pauses = refusing(monkeypatch, 100, ACCESS_DENIED)
     with pytest.raises(PermissionError):
-        outfile.replace(*two)
+        output.replace(*two)
     assert two[1].read_text() == "old"
     assert sum(pauses) < 5
 
@@ -82,7 +82,7 @@ def test_any_other_error_is_not_waited_for(
 ) -> None:
     pauses = refusing(monkeypatch, 100, DISK_FULL)
     with pytest.raises(OSError):
-        outfile.replace(*two)
+        output.replace(*two)
     assert not pauses
 
 

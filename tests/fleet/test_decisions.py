@@ -12,7 +12,9 @@ from typing import Any, Dict
 import psutil
 import pytest
 
-from stackfleet import child_process, identity, planning
+from stackfleet import child_process, identity, planning, task
+from stackfleet.job import Job, Reading
+from stackfleet.manifests import parsed, written
 from stackfleet.planning import Input
 from tests.support import fleetlakes
 from tests.support.fleetrun import PATIENCE, wait
@@ -89,3 +91,9 @@ def test_what_a_process_started_in_a_session_of_its_own_ends_too(
         started = psutil.Process(message["pid"])
         assert process.end() == "signal 9"
     wait(lambda: not started.is_running() or started.status() == psutil.STATUS_ZOMBIE, PATIENCE)
+
+
+def test_an_image_whose_workers_died_has_a_valid_manifest() -> None:
+    lost = task.lost(Job("/a.raw", 1, 2, "probe", "/lake", Reading()), "its workers died")
+    found = parsed(written(lost), lost["image_id"])
+    assert (found["status"], found["reason"], found["worker"]) == ("failed", "its workers died", "")

@@ -16,9 +16,9 @@ from typing import Iterator, List
 
 import pytest
 
-from stackfleet.outfile import opened
+from stackfleet.export import MOST_BYTES
+from stackfleet.output import opened
 from stackfleet.planning import WrongUseError
-from stackfleet.timesketch import MOST_BYTES
 from tests.conftest import ROOT
 from tests.support import fleetlakes
 from tests.support.fleetrun import fleet

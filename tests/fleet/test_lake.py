@@ -15,6 +15,7 @@ import sys
 import time
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
+import deltalake
 import duckdb
 import polars
 import pyarrow as pa
@@ -23,7 +24,7 @@ import pytest
 from deltalake import DeltaTable
 
 from stackfleet import lake as lake_module
-from stackfleet import lakefolder
+from stackfleet import lakefolder, store
 from stackfleet.columns import UNITED, united
 from stackfleet.lake import Depth, Lake, LakeError, NewImage
 from stackfleet.layout import TABLES
@@ -148,6 +149,45 @@ def test_a_commit_whose_answer_was_lost_is_done(lake: str, monkeypatch: pytest.M
     assert (len(refused), counted(lake)["i3"]) == (1, STACKS)
     with pytest.raises(LakeError, match="another run has added this image"):
         add(lake, "i3", attempt="another")
+    assert not damaged(lake, Depth.CONTENT)
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_writer_that_sleeps_longer_than_the_log_is_kept_loses_nothing(
+    behind: bool, lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it sleeps, others commit, and a checkpoint replaces their commits.
+
+    Delta then refuses a commit, unless the writer sleeps between Delta's look at the log and its last step.
+    """
+    write, log, slept = deltalake.write_deltalake, pathlib.Path(lake, "_delta_log"), list[str]()
+    place, aside = log / f"{4:020}.json", log.with_name("aside")
+
+    def writing(*of: Any, **options: Any) -> None:
+        if slept:
+            write(*of, **options)
+            return
+        slept.append("here")
+        if behind:
+            write(*of, **options)
+            place.rename(aside)
+        for run in ("r1", "r2", "r3"):
+            Lake(lake).record(run, {})
+        for path in log.iterdir():
+            os.utime(path, (time.time() - 7200, time.time() - 7200))
+        table = DeltaTable(lake)
+        table.create_checkpoint()
+        table.cleanup_metadata()
+        assert not place.exists() and table.version() == 6
+        if behind:
+            aside.rename(place)
+        else:
+            write(*of, **options)
+
+    monkeypatch.setattr(deltalake, "write_deltalake", writing)
+    monkeypatch.setattr(store, "FRESH", 0)
+    add(lake, "i3")
+    assert slept and counted(lake) == dict.fromkeys(("i0", "i1", "i2", "i3"), STACKS)
     assert not damaged(lake, Depth.CONTENT)
 
 

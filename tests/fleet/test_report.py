@@ -17,19 +17,13 @@ from stackfleet.lake import Lake, NewImage
 from tests.forge import context, sample, vol
 from tests.support import fleetlakes, grid, pagedata
 from tests.support.browser import Browser
-from tests.support.fleetrun import fleet
+from tests.support.fleetrun import ask, fleet
 from tests.support.only import only, rows_of
 
 Row = Dict[str, Any]
 HOSTILE = "</script><script>window.owned=1</script>\u202egnp.exe"
 LINKS = "[...document.querySelectorAll('a')].map((each) => each.href)"
 IDS = "[...document.querySelectorAll('section')].map((each) => each.id)"
-
-
-def ask(*arguments: object) -> List[Row]:
-    done = fleet(*arguments, "--format", "jsonl")
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def reported(lake: pathlib.Path, output: pathlib.Path) -> str:

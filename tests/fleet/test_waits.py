@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import pathlib
 from typing import Any, Dict, List
 
@@ -13,7 +12,7 @@ import pytest
 
 from stackfleet import waits
 from tests.support import fleetlakes
-from tests.support.fleetrun import fleet
+from tests.support.fleetrun import ask, fleet
 
 Row = Dict[str, Any]
 
@@ -58,14 +57,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return folder
 
 
-def ask(*arguments: object) -> List[Row]:
-    done = fleet("waits", *arguments, "--format", "jsonl")
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
 def test_equal_waits_are_one_row(lake: pathlib.Path) -> None:
-    rows = ask(lake)
+    rows = ask("waits", lake)
     found = [
         (row["ChainEnd"], row["Hosts"], row["Threads"], row["WaitName"], row["Function"]) for row in rows
     ]
@@ -82,12 +75,12 @@ def test_equal_waits_are_one_row(lake: pathlib.Path) -> None:
 
 
 def test_threads_that_wait_for_work_are_no_hang(lake: pathlib.Path) -> None:
-    more = [row for row in ask(lake, "--idle") if row["ChainEnd"] == "idle"]
+    more = [row for row in ask("waits", lake, "--idle") if row["ChainEnd"] == "idle"]
     assert [(row["WaitsFor"], row["Function"], row["Hosts"]) for row in more] == [("queue", "app!serve", 1)]
 
 
 def test_equal_deadlocks_are_one_row(lake: pathlib.Path) -> None:
-    rows = ask(lake, "--deadlocks")
+    rows = ask("waits", lake, "--deadlocks")
     log, count = (f"critical section in server.exe app!{name}" for name in ("log", "count"))
     assert [(row["Hosts"], row["Number"], row["Threads"], row["Cycle"]) for row in rows] == [
         (2, 2, 2, [count, log]),

@@ -71,6 +71,13 @@ def fleet(
     )
 
 
+def ask(*arguments: object, code: int = 0) -> List[Dict[str, Any]]:
+    """The rows that a command prints."""
+    done = fleet(*arguments, "--format", "jsonl")
+    assert done.returncode == code, done.stderr
+    return list(map(json.loads, done.stdout.splitlines()))
+
+
 @dataclasses.dataclass
 class Ran:
     """What a command line came to: exit code and output."""
