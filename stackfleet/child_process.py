@@ -24,6 +24,8 @@ from .job import HERE, Job
 
 OFTEN = 0.2
 """Seconds between two checks of a process."""
+SELDOM = 1.0
+"""Seconds between two lists of the processes that a process started."""
 MOST_LOG = 1 << 16
 """Bytes at the end of a log that manifests keep."""
 MOST_WRITTEN = 1 << 28
@@ -191,6 +193,8 @@ class ChildProcess:
             start_new_session=True,
         )
         self._known = psutil.Process(self._child.pid)
+        self._members: list[psutil.Process] = []
+        self._listed_at = -SELDOM
         self._heard: queue.Queue[dict[str, Any]] = queue.Queue()
         threading.Thread(target=self._listen, daemon=True).start()
 
@@ -215,9 +219,14 @@ class ChildProcess:
             return None
 
     def memory(self) -> int:
-        """Returns the resident memory in bytes of the process and all processes that it started."""
+        """Returns the resident memory in bytes of the process and all processes that it started.
+
+        To list these, psutil reads a file of each process of the machine: only every `SELDOM` seconds.
+        """
+        if time.monotonic() - self._listed_at >= SELDOM:
+            self._listed_at, self._members = time.monotonic(), self._family()
         total = 0
-        for member in self._family():
+        for member in self._members:
             with contextlib.suppress(psutil.Error):
                 total += member.memory_info().rss
         return total

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import importlib
 import importlib.metadata
@@ -29,12 +31,18 @@ HERE = tuple(name for name in MUST_AGREE if name != "plugins")
 def of_packages() -> dict[str, str]:
     """Returns the versions of packages by name; a missing package is left out."""
     package_versions = {"stackfleet": VERSION, "python": ".".join(platform.python_version_tuple()[:2])}
-    for name in PACKAGES:
-        try:
-            package_versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
+    package_versions.update(_of_others())
     return package_versions
+
+
+@functools.lru_cache(maxsize=None)
+def _of_others() -> dict[str, str]:
+    """Returns the versions of PACKAGES: each image's manifest has them, and each is a file to be parsed."""
+    found = {}
+    for name in PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
 
 
 def of_plugins() -> dict[str, str]:

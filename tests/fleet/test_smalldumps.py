@@ -5,13 +5,19 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
+import json
 import pathlib
+import subprocess
+import sys
 from typing import Any, Dict, List, NamedTuple
 
 import pytest
 
+from stackfleet.child_process import PROGRAM, READER
 from stackfleet.database import Database
+from stackfleet.job import HERE, Reading
 from stackfleet.lake import Lake
 from tests.forge import smalldump, vol
 from tests.forge.smalldump import Driver, SmallDump
@@ -105,3 +111,35 @@ def test_registers_are_rows_too(read: Read) -> None:
     with Database(Lake(str(read.lake))) as database:
         rows = database.table("SELECT DISTINCT Origin, Mode FROM trapframes").to_pylist()
     assert rows == [{"Origin": "saved", "Mode": "kernel"}]
+
+
+def test_the_process_that_reads_a_dump_does_not_import_pandas(tmp_path: pathlib.Path) -> None:
+    """PyArrow imports it for the first array, if it is installed: a third of what a small dump takes."""
+    image, tables = tmp_path / "0.dmp", tmp_path / "tables"
+    image.write_bytes(dump(0xD1, "common.sys"))
+    tables.mkdir()
+    job = {
+        "path": str(image),
+        "lake": str(tmp_path),
+        "folder": str(tables),
+        "reading": dataclasses.asdict(Reading(offline=True)),
+    }
+    with subprocess.Popen(
+        [sys.executable, "-X", "importtime", PROGRAM, str(HERE.parent), READER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=(tmp_path / "log").open("wb"),
+        text=True,
+        encoding="utf-8",
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(f"{json.dumps(job)}\n")
+        process.stdin.flush()
+        identified = json.loads(process.stdout.readline())["identified"]
+        process.stdin.write(f"{json.dumps({'image_id': identified['image_id']})}\n")
+        process.stdin.flush()
+        done = json.loads(process.stdout.readlines()[-1])["done"]
+    assert done["tables"]["traces"]["rows"] == 1
+    imported = {line.rpartition("|")[2].strip() for line in (tmp_path / "log").read_text().splitlines()}
+    assert "pyarrow.lib" in imported
+    assert not [name for name in imported if name.startswith("pandas.")]

@@ -29,12 +29,11 @@ def write(opened: Opened, folder: pathlib.Path) -> None:
     from volatility3.plugins.renderers import parquet_renderer
 
     for name, plugin in TABLES.items():
-        grid = opened.construct(plugin).run()
         for kind, renderer in (
             ("jsonl", text_renderer.JsonLinesRenderer),
             ("parquet", parquet_renderer.ParquetRenderer),
         ):
-            (folder / f"{name}.{kind}").write_bytes(_rendered(grid, renderer))
+            (folder / f"{name}.{kind}").write_bytes(_rendered(opened.construct(plugin).run(), renderer))
 
 
 def lines(path: pathlib.Path) -> List[Dict[str, Any]]:

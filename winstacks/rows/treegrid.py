@@ -13,6 +13,8 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 from volatility3.framework import interfaces, renderers
 
+from .streaming import visitor
+
 _Below = Iterator[Tuple["RowNode", Any]]
 
 
@@ -28,6 +30,8 @@ class RowNode(renderers.TreeNode):
     path_depth = 1
     # Most rows have none of these: an absent value takes no memory.
     below: List[RowNode] = []
+    passed = 0
+    """Number of rows below this one that were not kept."""
     _path = ""
 
     def __init__(
@@ -48,7 +52,7 @@ class RowNode(renderers.TreeNode):
 
     def __len__(self) -> int:
         # Renderers test the row above for truth, which calls this.
-        return len(self.below)
+        return len(self.below) or self.passed
 
     @property
     def path(self) -> str:
@@ -64,16 +68,11 @@ class RowNode(renderers.TreeNode):
         return found
 
 
-_RENDERERS = "volatility3.cli.text_renderer"
-_STREAMING = ("QuickTextRenderer", "CSVRenderer", "NoneRenderer")
-"""Volatility's renderers that print a row when they visit it, and never come back to it."""
-
-
 class RowGrid(renderers.TreeGrid):
     """A grid of rows that accepts whatever Volatility's accepts.
 
-    It keeps the rows, unless a renderer populates it that needs each once: then a row of the top level is
-    gone when the next one comes, and one below it, too.
+    It keeps the rows, unless a renderer populates it that can print each while it is made (`streaming`): then
+    a row of the top level is gone when the next one comes, and one below it, too.
     """
 
     _keeps = True
@@ -82,11 +81,11 @@ class RowGrid(renderers.TreeGrid):
         self, function: Any = None, initial_accumulator: Any = None, fail_on_errors: bool = True
     ) -> Optional[Exception]:
         """Reads the rows as Volatility's grid does."""
-        visitor = getattr(function, "__qualname__", "").partition(".")[0]
+        streaming = visitor(self, function, initial_accumulator)
         # Of rows that are not kept: the number of rows so far at each depth, below the last row above it.
         self._counts: List[int] = []
-        self._keeps = visitor not in _STREAMING or function.__module__ != _RENDERERS
-        return super().populate(function, initial_accumulator, fail_on_errors)
+        self._keeps = streaming is None
+        return super().populate(streaming or function, initial_accumulator, fail_on_errors)
 
     def _append(self, parent: Optional[interfaces.renderers.TreeNode], values: Any) -> RowNode:
         """Adds a row below another row, or at top level."""
@@ -96,6 +95,8 @@ class RowGrid(renderers.TreeGrid):
             depth = 0 if above is None else above.path_depth
             number = self._counts[depth] if depth < len(self._counts) else 0
             self._counts[depth:] = [number + 1]
+            if above is not None:
+                above.passed = number + 1
             return RowNode(number, self, above, values)
         if above is None:
             beside: List[Any] = self._children

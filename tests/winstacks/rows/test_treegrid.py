@@ -29,6 +29,8 @@ RENDERERS: List[Any] = [
     text_renderer.JsonLinesRenderer,
 ]
 
+STREAMING: List[Any] = [*RENDERERS[:3], text_renderer.JsonLinesRenderer]
+
 cells = st.tuples(
     st.integers(0, 9),
     st.one_of(st.integers(0, 1 << 64).map(format_hints.Hex), st.just(renderers.NotAvailableValue())),
@@ -76,7 +78,7 @@ def test_rows_that_are_printed_at_once_are_not_kept(renderer: Any) -> None:
     grid = Watched(COLUMNS, made())
     text = printed(renderer, grid)
     assert grid.row_count == 400
-    streams = renderer in RENDERERS[:3]
+    streams = renderer in STREAMING
     assert (only(alive) <= 4) == streams
     assert (len(grid.children(None)) == 0) == streams
     # A row that is not kept has the path that it would have.

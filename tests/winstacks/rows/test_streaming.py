@@ -1,0 +1,164 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""JSON lines and Parquet of rows that are not kept, against the output of Volatility's own grid."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from typing import Any, Callable, Iterator, List, Optional, Tuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from volatility3.cli import text_filter, text_renderer
+from volatility3.framework import renderers
+from volatility3.framework.renderers import format_hints
+
+from tests.support.only import only
+from winstacks.rows import streaming
+from winstacks.rows.treegrid import RowGrid
+
+COLUMNS: List[Tuple[str, Any]] = [("PID", int), ("Address", format_hints.Hex), ("File output", str)]
+ROWS = 100
+
+cells = st.tuples(
+    st.integers(0, 9),
+    st.one_of(st.integers(0, (1 << 64) - 1).map(format_hints.Hex), st.just(renderers.NotAvailableValue())),
+    st.one_of(st.text(max_size=5), st.just(renderers.NotApplicableValue())),
+)
+level_rows = st.lists(st.tuples(st.just(0), cells), max_size=12)
+rows = st.one_of(
+    level_rows,
+    st.lists(st.tuples(st.integers(0, 3), cells), max_size=12),
+    # The first row below another comes late.
+    st.tuples(level_rows, st.lists(st.tuples(st.integers(0, 2), cells), max_size=4)).map(
+        lambda parts: [*parts[0], *parts[1]]
+    ),
+)
+filters = st.sampled_from([[], ["PID,3"], ["-PID,3"]])
+hidden = st.sampled_from([None, ["Address"]])
+
+
+def parquet_renderer() -> Any:
+    """Volatility's renderer, which needs pyarrow."""
+    return pytest.importorskip("volatility3.plugins.renderers.parquet_renderer").ParquetRenderer
+
+
+@pytest.fixture(scope="module")
+def parquet() -> Any:
+    return parquet_renderer()
+
+
+def printed(
+    renderer: Any, grid: Any, chosen: Optional[List[str]] = None, hide: Optional[List[str]] = None
+) -> bytes:
+    """The output of a renderer with filters and hidden columns, set as `vol` sets them."""
+    made, buffer = renderer(), io.BytesIO()
+    made.filter = text_filter.CLIFilter(grid, chosen or [])
+    made.column_hide_list = hide
+    with contextlib.redirect_stdout(io.TextIOWrapper(buffer, "utf-8", write_through=True)):
+        made.render(grid)
+        return buffer.getvalue()
+
+
+def table(file: bytes) -> Any:
+    return pytest.importorskip("pyarrow.parquet").read_table(io.BytesIO(file))
+
+
+@given(rows=level_rows, chosen=filters, hide=hidden)
+def test_lines_are_the_same_with_filters_and_hidden_columns(rows: Any, chosen: Any, hide: Any) -> None:
+    ours, theirs = (
+        printed(text_renderer.JsonLinesRenderer, make(COLUMNS, iter(rows)), chosen, hide)
+        for make in (RowGrid, renderers.TreeGrid)
+    )
+    assert ours == theirs
+
+
+@given(rows=rows, most=st.integers(1, 5))
+def test_parquet_has_the_same_rows_in_parts(parquet: Any, rows: Any, most: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streaming, "ROW_GROUP", most)
+        ours = table(printed(parquet, RowGrid(COLUMNS, iter(rows))))
+    theirs = table(printed(parquet, renderers.TreeGrid(COLUMNS, iter(rows))))
+    assert ours.schema == theirs.schema
+    assert ours.to_pylist() == theirs.to_pylist()
+
+
+@given(rows=level_rows, chosen=filters, hide=hidden)
+def test_parquet_of_one_part_is_the_same_file(parquet: Any, rows: Any, chosen: Any, hide: Any) -> None:
+    ours, theirs = (
+        printed(parquet, make(COLUMNS, iter(rows)), chosen, hide) for make in (RowGrid, renderers.TreeGrid)
+    )
+    assert ours == theirs
+
+
+def made(depths: Tuple[int, ...], end: Callable[[], None]) -> Iterator[Any]:
+    for number in range(ROWS):
+        for depth in depths:
+            yield depth, (number, format_hints.Hex(number), "x" * depth)
+    end()
+
+
+@pytest.mark.parametrize("depths", [(0,), (0, 1, 1, 2)], ids=["level", "below"])
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_collected_rows_are_printed_and_let_go(
+    kind: str, depths: Tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the last row was made, the renderer has the rows of one part, and has printed those before."""
+    monkeypatch.setattr(streaming, "ROW_GROUP", 8)
+    renderer = text_renderer.JsonLinesRenderer if kind == "jsonl" else parquet_renderer()
+    counted: List[int] = []
+    written: List[int] = []
+    stream = io.BytesIO()
+
+    class Watched(RowGrid):
+        collected: Any = None
+
+        def populate(self, function: Any = None, initial_accumulator: Any = None, *more: Any) -> Any:
+            self.collected = initial_accumulator
+            return super().populate(function, initial_accumulator, *more)
+
+    def end() -> None:
+        counted.append(sum(map(len, grid.collected)))
+        written.append(len(stream.getvalue()))
+
+    grid = Watched(COLUMNS, made(depths, end))
+    with contextlib.redirect_stdout(io.TextIOWrapper(stream, "utf-8", write_through=True)):
+        renderer().render(grid)
+        text = stream.getvalue()
+    assert grid.row_count == ROWS * len(depths)
+    # By path and at the top level: of JSON lines one row of the top level, of Parquet one part.
+    assert only(counted) <= (len(depths) + 1 if kind == "jsonl" else 2 * (8 + len(depths)))
+    held = kind == "parquet" and depths == (0,)
+    # Only a Parquet file without a row below another waits for its end: it may get two more columns.
+    assert (only(written) == 0) == held
+    assert held or only(written) > len(text) // 4
+    if kind == "parquet":
+        groups = pytest.importorskip("pyarrow.parquet").ParquetFile(io.BytesIO(text)).num_row_groups
+        assert groups >= ROWS * len(depths) // (8 + len(depths))
+    else:
+        assert text == printed(renderer, renderers.TreeGrid(COLUMNS, made(depths, lambda: None)))
+
+
+@pytest.mark.parametrize("base", [text_renderer.JsonRenderer, text_renderer.JsonLinesRenderer])
+def test_a_renderer_that_is_not_known_gets_all_rows_at_once(base: Any) -> None:
+    outputs: List[int] = []
+
+    class Other(base):
+        def output_result(self, outfd: Any, result: Any) -> None:
+            outputs.append(len(result))
+
+    printed(Other, RowGrid(COLUMNS, made((0, 1), lambda: None)))
+    assert outputs == [ROWS]
+
+
+def test_a_row_that_cannot_be_made_ends_the_output_after_the_rows_before_it() -> None:
+    def fail() -> None:
+        raise ValueError("no row")
+
+    stream = io.StringIO()
+    with contextlib.redirect_stdout(stream), pytest.raises(ValueError, match="no row"):
+        text_renderer.JsonLinesRenderer().render(RowGrid(COLUMNS, made((0,), fail)))
+    # The first line is empty; the last row would have been complete with the one behind it.
+    assert len(stream.getvalue().splitlines()) == ROWS
