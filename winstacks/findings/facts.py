@@ -121,7 +121,6 @@ class CheckFacts:
     """The facts of an image.
 
     Args:
-        pids: PIDs to check; all when empty
         scan: whether a pool scan has added processes and threads
 
     Attributes:
@@ -299,11 +298,7 @@ class CheckFacts:
         return self._entries[1]
 
     def runtimes(self, space: AddressSpace, names: Tuple[str, ...] = RUNTIMES) -> List[str]:
-        """Returns the files of the runtimes that a process has loaded.
-
-        Args:
-            names: the names of RUNTIMES that count
-        """
+        """Returns the files of the runtimes that a process has loaded."""
         return sorted(file for file, name in self._runtimes[space] if name in names)
 
     def _loaded(self, space: AddressSpace) -> List[Tuple[str, str]]:

@@ -276,11 +276,7 @@ def _identity_layouts(image: Image, dump: TriageDump) -> List[IdentityLayout]:
 
 
 def table_of_build(kind: str, arch: str, build: int) -> str:
-    """Returns the version of this project's table for a build, or for the nearest earlier build.
-
-    Args:
-        kind: one of `tables.KINDS`
-    """
+    """Returns the version of this project's table for a build, or for the nearest earlier build."""
     versions = tables.generations(kind, arch)
     since = {version: (*tables.version(version)[2:3], 0)[0] for version in versions}
     return next((version for version in versions if since[version] <= build), versions[-1])

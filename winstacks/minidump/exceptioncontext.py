@@ -26,11 +26,7 @@ _ACCESS_VIOLATION, _EXECUTION = 0xC0000005, 8
 
 
 class ExceptionContext:
-    """The exception of a dump and its registers.
-
-    Attributes:
-        stream: ExceptionStream, None without one
-    """
+    """The exception of a dump and its registers."""
 
     def __init__(self, image: Image, dump: Minidump) -> None:
         self._image = image

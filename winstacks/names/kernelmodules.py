@@ -30,7 +30,6 @@ class Module(NamedTuple):
 
     Attributes:
         name: name before the `!` of symbols, such as `nt`
-        file: name of its file in the loader's list
         status: faults of its entry in that list; empty for none
     """
 

@@ -63,8 +63,6 @@ class ModuleIndex(NamedTuple):
         functions: function table of x64 or ARM64, None on x86 and if it cannot be read
         names: names by RVA: symbols of the PDB or, without a PDB, exports
         status: parts that could not be read, or that differ; empty for none
-        file: the module's file, from which missing pages come; None if there is none
-        hybrid: kinds of code of an image for ARM64EC, None for any other image
     """
 
     headers: Optional[Headers]
@@ -78,11 +76,7 @@ class ModuleIndex(NamedTuple):
 
 
 class _Room:
-    """A budget of exports for the modules of one process. A module that is read again gets the same limit.
-
-    Attributes:
-        used: exports that have been read
-    """
+    """A budget of exports for the modules of one process. A module that is read again gets the same limit."""
 
     def __init__(self, most: int) -> None:
         self.used = 0
@@ -138,9 +132,7 @@ class ModuleIndexes:
         """Returns the index of the module at an address.
 
         Args:
-            view: the module's section, None if it has none
             table: the module's symbols, if the caller has loaded them (the kernel's)
-            file: the module's file, which has the pages that memory lacks; None if there is none
             listed: returns the RSDS record that a list of modules has, for a module whose headers are absent
         """
         if self._last[0] != layer_name:

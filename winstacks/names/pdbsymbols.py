@@ -62,7 +62,6 @@ class SymbolArrays(NamedTuple):
 
     Attributes:
         rvas: RVAs with a symbol, ascending, each once
-        names: best name of each RVA, in the same order
         by_name: `symbols` of the ISF by name: a dictionary with `address`, the RVA
     """
 

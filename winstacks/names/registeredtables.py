@@ -93,7 +93,6 @@ class RegisteredTable(NamedTuple):
     """An element of the list of function tables. Addresses are canonical.
 
     Attributes:
-        base: the address to which the RVAs in the entries are relative
         callback: address of the function that returns the entry of an address, 0 if the table has entries
     """
 

@@ -47,7 +47,6 @@ class KnownModule(NamedTuple):
     """A module of an address space.
 
     Attributes:
-        image: index of its names and tables, by RVA
         open_reader: opens the image as the process has it; None for a module of the kernel
     """
 

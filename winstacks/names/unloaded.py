@@ -39,11 +39,7 @@ _RING_EX = "RtlpUnloadEventTraceEx"
 
 
 class Unloaded(NamedTuple):
-    """A module that was unloaded.
-
-    Attributes:
-        name: file name, empty if unreadable
-    """
+    """A module that was unloaded."""
 
     start: int
     end: int

@@ -138,7 +138,6 @@ class PageWitness:
 
     Args:
         reader: the module as the process has it, with its file
-        functions: x64 function table of the module, None if there is none
     """
 
     def __init__(self, reader: ImageReader, functions: Optional[FunctionTable]) -> None:
@@ -148,9 +147,6 @@ class PageWitness:
     def status(self, rva: int) -> Status:
         """Returns the status of the code at an address: whether bytes on which a frame there depends come
         from the file, and whether the page in memory differs from the file.
-
-        Args:
-            rva: RVA of the address that is looked up
         """
         reader, page = self._reader, rva - rva % PAGE_SIZE
         low = max(page, rva - _BEFORE)

@@ -50,11 +50,7 @@ POOL_SCAN = "pool scan"
 
 
 def create_time(image: Image, eprocess: int) -> Optional[int]:
-    """Returns the creation time of a process as a FILETIME; None if it cannot be read.
-
-    Args:
-        eprocess: canonical address of its _EPROCESS, 0 if none is known
-    """
+    """Returns the creation time of a process as a FILETIME; None if it cannot be read."""
     return process_member(image, eprocess, "CreateTime.QuadPart")
 
 

@@ -138,9 +138,6 @@ class ImageSections:
     def targets(self, key: Tuple[int, int, int]) -> array[int]:
         """Returns where each prototype PTE of a view leads, whether or not the image has the page.
 
-        Args:
-            key: the view's `key`
-
         Returns:
             Physical addresses; 0 for a page that is not in memory, UNREAD where the image lacks the entry.
         """
@@ -237,9 +234,6 @@ class SectionView:
     ) -> Iterator[Piece]:
         """Yields the present pieces of a range as `pagetables.mapping` does, with the section's pages in the
         gaps.
-
-        Args:
-            start: first address
         """
         end = start
         for piece in pagetables.mapping(context, layer, start, length):

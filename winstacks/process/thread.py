@@ -81,8 +81,6 @@ class Thread(NamedTuple):
     Attributes:
         ethread: address of the _ETHREAD; 0 if only a scan of physical memory found the thread, in a row that
             stands for a damaged list, and without a kernel
-        wow64: 32-bit half of the process, None if it has none
-        processor: number of the processor that is executing the thread
         system_call_number, first_argument: number and first argument of the thread's last system call from
             user mode (7 and later)
         create_time: a FILETIME
@@ -188,8 +186,6 @@ def user_thread(
 
     Args:
         contexts: registers of the thread, of each machine the earliest first
-        user_stack: limits of the native stack, if the TEB may lack them
-        create_time: a FILETIME
     """
     return Thread(
         ethread=0,

@@ -168,7 +168,6 @@ class Cpu(abc.ABC, Generic[R]):
         the kernel's code.
 
         Args:
-            kernel_stack: KTHREAD.KernelStack
             ethread: address of the _ETHREAD, which has the switch frame on ARM64
         """
 

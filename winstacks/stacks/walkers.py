@@ -102,11 +102,7 @@ class StackWalkers:
     def walk(
         self, space: AddressSpace, start: AnyStart, stacks: List[Range], traps: KnownTrapFrames = NO_TRAPS
     ) -> StackWalk:
-        """Walks from a register state.
-
-        Args:
-            stacks: limits of the stacks, empty if unknown
-        """
+        """Walks from a register state."""
         return self._counted(start.walk(self._walk_context(space), stacks, traps, self._most_frames))
 
     def find_stack(self, space: AddressSpace, sp: int) -> Optional[Range]:
@@ -121,11 +117,7 @@ class StackWalkers:
         stacks: List[Range],
         traps: KnownTrapFrames = NO_TRAPS,
     ) -> StackWalk:
-        """Walks a stack from the first return address that a scan finds.
-
-        Args:
-            stacks: limits of the stacks, empty if unknown
-        """
+        """Walks a stack from the first return address that a scan finds."""
         cpu = self.cpus.for_machine(space.machine)
         walker = cpu.walker(self._walk_context(space), traps)
         walker.most_frames = self._most_frames

@@ -185,7 +185,6 @@ class ThreadFrames:
         """Returns the state at an address, with the faults of the frame and of its place in the stack.
 
         Args:
-            origin: a word of `words.ORIGINS`
             segment: segment of the kernel stack that holds it, None if the stack's limits are unknown
         """
         fault = None
@@ -249,7 +248,6 @@ class TrapStates:
 
         Args:
             pids, tids: processes (0 for the stacks of processors) and threads to list; all if None or empty
-            offset: offset of an _EPROCESS that no list holds, for the threads of that process only
             scan_stacks: whether to scan the kernel stacks of threads and processors for further frames
             scan_threads: whether to add the threads that only a pool scan finds
             complete: adds to a thread's states the registers that walking the kernel stack recovers
@@ -296,7 +294,6 @@ class TrapStates:
         """Yields the contexts that stopped processors saved.
 
         Args:
-            running: the selected threads that run, by the number of their processor
             all_processors: whether to yield the contexts of processors that run no selected thread, too
         """
         any_context = False
@@ -362,7 +359,6 @@ def _thread_facts(thread: Thread, chained: bool = False, newest: bool = False) -
     """Returns the facts that a thread supplies about one of its frames.
 
     Args:
-        chained: whether KTHREAD.TrapFrame points to the frame, directly or through newer frames
         newest: whether KTHREAD.TrapFrame itself points to the frame: then the thread's system call number and
             first argument belong to the frame
     """

@@ -153,9 +153,7 @@ class TrapReading(NamedTuple):
 
     Attributes:
         frame: decoded frame, None if the address is not in the image or holds no frame
-        readable: whether the address is in the image
         previous: address of the thread's previous frame, to which this frame points; 0 for none
-        members: members of the structure; empty unless requested
     """
 
     frame: Optional[TrapFrame]
@@ -255,13 +253,7 @@ class TrapReader:
         thread_state: str,
         frame_status: Status = NOTHING,
     ) -> TrapState:
-        """Returns the register state for the result of reading an address.
-
-        Args:
-            tid: thread id, None if unknown or without a thread
-            origin: a word of `words.ORIGINS`
-            thread_state: scheduling state of the thread, empty if unknown
-        """
+        """Returns the register state for the result of reading an address."""
         frame = reading.frame
         return TrapState(
             space,

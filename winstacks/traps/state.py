@@ -37,7 +37,6 @@ class TrapState(NamedTuple):
     """A register state. Addresses are canonical.
 
     Attributes:
-        space: address space of the addresses
         tid: thread id, None if there is no thread or its id is unreadable
         origin: a word of `words.ORIGINS`
         address: canonical address at which the state was saved
@@ -86,7 +85,6 @@ def state_without_registers(thread: Thread, origin: str) -> TrapState:
 
     Args:
         thread: the thread, or a row that stands for a damaged list of threads
-        origin: a word of `words.ORIGINS`
     """
     return TrapState(thread.space, thread.tid, origin, 0, "", "", {}, (), thread.state_name, thread.status)
 
@@ -151,11 +149,7 @@ class TrapContexts:
         self._stopped = image.threads_only or bulk.crash_dump(image.context, image.layer) is not None
 
     def processor(self, processor: Processor, space: AddressSpace, tid: Optional[int]) -> Optional[TrapState]:
-        """Returns the context of a processor, None if the processor has not saved one (it was not stopped).
-
-        Args:
-            tid: id of the thread that it ran, None if unknown
-        """
+        """Returns the context of a processor, None if the processor has saved none: it was not stopped."""
         if not processor.context:
             return None
         memory = self._image.memory(self._image.kernel)

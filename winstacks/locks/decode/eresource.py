@@ -53,7 +53,6 @@ class ResourceLayout:
     """Layout of `_ERESOURCE`, and of the owner list in fast resources (17763 and later).
 
     Attributes:
-        pointer_size: size of a pointer, 4 or 8
         active: ActiveCount (a SHORT) up to 2003, ActiveEntries (a ULONG) since Vista
         owners: offset of the first owner's entry
         owner_count: number of owner entries in the structure: two up to 2003 (`OwnerThreads`, the first is

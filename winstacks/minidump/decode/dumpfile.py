@@ -148,8 +148,6 @@ class Minidump:
 
     Attributes:
         version: upper half of MINIDUMP_HEADER.Version, chosen by the writer
-        time_date_stamp: TimeDateStamp, seconds since 1970
-        flags: MINIDUMP_TYPE
         streams: all entries of the directory that are in use, in its order
         status: faults of header and directory
 
@@ -302,9 +300,6 @@ def overlapping(ranges: Sequence[Tuple[int, int]]) -> Dict[int, int]:
     """Returns the ranges that overlap an earlier one.
 
     The earlier range begins before the other, or begins with it and is listed first.
-
-    Args:
-        ranges: (start, end), in any order
 
     Returns:
         The number of shared bytes by index of each overlapping range.

@@ -73,8 +73,6 @@ class Headers(NamedTuple):
     """Values of the PE headers.
 
     Attributes:
-        timestamp: TimeDateStamp
-        size: SizeOfImage
         sections: sections that are not empty, by RVA
         directories: (RVA, size) of the data directories as stored, as many as there are
         section_starts: RVAs of all sections in the order of the section table, empty ones included: the
@@ -109,9 +107,6 @@ class CodeView(NamedTuple):
 
 def read_headers(read: ReadRva) -> Headers:
     """Parses the headers at RVA 0.
-
-    Args:
-        read: reads the image by RVA
 
     Raises:
         HeaderError: the headers are paged out or are not PE headers

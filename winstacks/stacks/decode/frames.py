@@ -124,7 +124,6 @@ class CodeImage(NamedTuple):
     """A module, as a walk needs it.
 
     Attributes:
-        read_rva: reads the module by RVA
         table: function table; None if the image has none (x86), or none that can be read
         code: RVA ranges that hold code, None if unknown
         windows: whether the module belongs to Windows: a kernel module, or a file in the folder of Windows
@@ -200,7 +199,6 @@ class ReturnCandidate(NamedTuple):
     """A value on a stack that may be a return address and is none of the frames.
 
     Attributes:
-        slot: address of the value on the stack
         absent: whether the code there is not in the image, so that a call may be before the address
     """
 

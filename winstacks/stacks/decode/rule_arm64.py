@@ -119,7 +119,6 @@ class EffectArm64:
     """The unwinding from a return address, as one read of the stack.
 
     Args:
-        base: place of the base register
         saved: slot index of each restored register, by place
 
     Attributes:

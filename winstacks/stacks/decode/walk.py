@@ -98,11 +98,7 @@ class Walker(abc.ABC, Generic[R]):
         return _Walk(self, self._stacks).run(start, interrupted)
 
     def search(self, sp: int, reason: StatusCode, stacks: Collection[Tuple[int, int]] = ()) -> StackWalk:
-        """Walks from the first return address that a scan finds, if no register state is available.
-
-        Args:
-            sp: address at which the scan begins
-        """
+        """Walks from the first return address that a scan finds, if no register state is available."""
         self._stacks = StackRanges(stacks)
         return _Walk(self, self._stacks).search(sp, reason)
 

@@ -28,7 +28,6 @@ class Heads(NamedTuple):
     """The heads of adjacent buckets.
 
     Attributes:
-        first: number of the first of these buckets
         addresses: address of the first entry of each bucket, 0 for an empty bucket
     """
 
@@ -41,8 +40,6 @@ class StdHead(NamedTuple):
 
     Attributes:
         chain: HashChain, the address of the chain's next entry
-        number: index that the entry itself holds
-        depth: Depth as stored
     """
 
     chain: int

@@ -47,9 +47,6 @@ class Links:
     An entry is identified by its row in the columns of `blocks`. Entries that the block walk did not find,
     but to which a chain or a slot leads, are appended to these columns.
 
-    Args:
-        blocks: entries from the block walk, by address
-
     Attributes:
         blocks: all entries; the entries of the block walk come first, by address
         walked: number of entries from the block walk
@@ -123,7 +120,6 @@ class Links:
         """Follows the chain of a bucket, and marks its entries and its state.
 
         Args:
-            address: address of the chain's first entry
             following: for each entry, the next entry of its chain; None if that is unknown or the end
         """
         buckets, links = self.buckets, self.blocks.chains
@@ -295,9 +291,6 @@ def in_order(blocks: Blocks, heads: Sequence[Heads]) -> Optional[List[int]]:
 
     Windows 6.0 and later put a new entry at the start of its chain, 5.x at the end. So every chain leads
     through memory in one direction, unless a block was released and used again.
-
-    Args:
-        blocks: entries by address
 
     Returns:
         For each entry its bucket, or -1 if it is in no chain. None if the chains do not all go in one

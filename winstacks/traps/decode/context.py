@@ -207,7 +207,6 @@ class ExceptionFrame(NamedTuple):
     """An exception frame below a trap frame.
 
     Attributes:
-        address: canonical address of the exception frame
         registers: the nonvolatile registers, by the names of columns
         validity: SAVED, or UNSURE if the frame may be older than the trap frame
         exception_code: ExceptionCode of the record beside it; None if none is known to lie there
@@ -225,9 +224,6 @@ class ExceptionFrames:
     """Finds the exception frame that KiExceptionDispatch puts below a trap frame, with the record beside it.
 
     In 5.2 the structure ends at the trap frame and contains the record; since Vista the record is separate.
-
-    Args:
-        types: structures _EXCEPTION_RECORD64 and _EXCEPTION_DISPATCH
     """
 
     def __init__(self, structure: Structure, types: Structures) -> None:
@@ -262,7 +258,6 @@ class ExceptionFrames:
         """Returns the exception frame below a trap frame if one was built for it.
 
         Args:
-            ip: Rip of the trap frame
             dispatcher: name of the function that the return address just below the exception frame is in,
                 empty if unknown
 

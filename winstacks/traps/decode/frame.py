@@ -138,7 +138,6 @@ class MemberValue(NamedTuple):
     Attributes:
         value: None if it was not written
         validity: one of the words of `FieldValidity`
-        note: see `FieldValidity`
     """
 
     name: str
@@ -215,11 +214,7 @@ class TrapFrameLayout(abc.ABC):
 
     @abc.abstractmethod
     def accepts(self, address: int, data: bytes, bounds: TrapBounds) -> bool:
-        """Returns whether bytes at an address are a trap frame that an entry made.
-
-        Args:
-            data: bytes, at least as many as a frame has
-        """
+        """Returns whether bytes at an address are a trap frame that an entry made."""
 
     @abc.abstractmethod
     def accepts_written(self, data: bytes, bounds: TrapBounds) -> bool:
@@ -262,9 +257,6 @@ class TrapFrameLayout(abc.ABC):
 
     def decode(self, address: int, data: bytes, facts: EntryFacts = NO_FACTS) -> TrapFrame:
         """Decodes a trap frame.
-
-        Args:
-            data: bytes of the frame, at least as many as the structure has
 
         Returns:
             The registers and their validity. Whether the bytes are a trap frame is not checked: `accepts`
@@ -347,7 +339,6 @@ def set_validity(validities: Validities, validity: str, names: str, note: str = 
 
     Args:
         names: names of the members, separated by blanks
-        note: see `FieldValidity`
     """
     validities.update(_same_validity(validity, names, note))
 
