@@ -134,7 +134,7 @@ class HandleRings:
         """Addresses of the rings to which handle tables lead; read only if a ring exists."""
         tables = [
             *map(self._tables.table_of, self._processes),
-            *map(self._tables.table_at, self._tables.all_listed()),
+            *map(self._tables.table_at, self._tables.all_listed),
         ]
         return {table.debug_info for table in tables if table is not None}
 

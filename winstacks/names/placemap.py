@@ -90,28 +90,24 @@ class PlaceMap:
         self._roms = RomArea(image)
         self._unlisted = UnlistedDrivers(image, self._kernel_index)
         self.halves = _find_halves(image)
-        self._kernel_spans: Optional[List[Span]] = None
         self._unlisted_logged = False
 
+    @functools.cached_property
     def kernel(self) -> List[Span]:
-        """Returns the places of the kernel's half by address; they are the same in every address space."""
-        if self._kernel_spans is None:
-            start = self.halves.kernel_start
-            modules, whole = self._drivers.list_modules(start)
-            listed = self._has_list(self._image.kernel)
-            if listed and not whole:
-                vollog.warning(
-                    "The kernel's list of modules is broken: a module may be missing from the names"
-                )
-            spans: List[Span] = [(module.base, module.end, self._kernel_place(module)) for module in modules]
-            unloaded, unloaded_missing = self._unloaded.drivers(start)
-            if not listed:
-                spans.append((start, self.halves.top, UncertainPlace(NO_LIST)))
-            elif not whole or unloaded_missing:
-                gap_name = NO_MODULE._replace(status=unloaded_missing) if whole else LIST_INCOMPLETE
-                spans.append((start, self.halves.top, self._gap(UnsureGap, gap_name)))
-            self._kernel_spans = _with_unloaded(ranges.flatten(spans), unloaded)
-        return self._kernel_spans
+        """The places of the kernel's half by address; they are the same in every address space."""
+        start = self.halves.kernel_start
+        modules, whole = self._drivers.list_modules(start)
+        listed = self._has_list(self._image.kernel)
+        if listed and not whole:
+            vollog.warning("The kernel's list of modules is broken: a module may be missing from the names")
+        spans: List[Span] = [(module.base, module.end, self._kernel_place(module)) for module in modules]
+        unloaded, unloaded_missing = self._unloaded.drivers(start)
+        if not listed:
+            spans.append((start, self.halves.top, UncertainPlace(NO_LIST)))
+        elif not whole or unloaded_missing:
+            gap_name = NO_MODULE._replace(status=unloaded_missing) if whole else LIST_INCOMPLETE
+            spans.append((start, self.halves.top, self._gap(UnsureGap, gap_name)))
+        return _with_unloaded(ranges.flatten(spans), unloaded)
 
     def process(self, halves: Sequence[AddressSpace]) -> Tuple[List[Span], ProcessModules]:
         """Returns the places of a process's user half by address, and the modules and VADs behind them.

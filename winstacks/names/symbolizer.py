@@ -115,7 +115,7 @@ class Symbolizer:
             The canonical start addresses of the places; the places in the same order; for a process the
             modules and VADs from which the places are made, None for the kernel.
         """
-        spans, process = self._map.kernel(), None
+        spans, process = self._map.kernel, None
         if not space.kernel:
             user_spans, process = self._map.process(self._native_and_narrow(space))
             spans = user_spans + spans

@@ -11,6 +11,7 @@ x64, XP SP3 and 2003 SP2 x86; published listings of 14393 x64 agree.
 from __future__ import annotations
 
 import abc
+import functools
 from typing import (
     Dict,
     FrozenSet,
@@ -98,14 +99,11 @@ class WalkContext:
         self.arm64_sites: Dict[int, SiteArm64] = {}
         self._read_code = read_code or memory.read
         self._budget = budget
-        self._functions: Optional[Functions] = None
 
-    @property
+    @functools.cached_property
     def functions(self) -> Functions:
         """The 32-bit functions of the address space, as far as walks have analysed them."""
-        if self._functions is None:
-            self._functions = Functions(self._read_code, self._budget)
-        return self._functions
+        return Functions(self._read_code, self._budget)
 
 
 class WalkStart(Generic[R]):

@@ -11,6 +11,7 @@ answer a thread waits for. Members: public symbols of XP to 11; forged only: whe
 
 from __future__ import annotations
 
+import functools
 from typing import Callable, Iterable, List, Optional, Sequence, Tuple
 
 from ..columns import words
@@ -55,7 +56,6 @@ class KernelLocks:
         self._memory = image.memory(image.kernel)
         self._objects = objects
         self._list = resources
-        self._known: Optional[List[Lock]] = None
         thread = image.types["_ETHREAD"]
         self._message = thread.first_member("AlpcMessage")
         self._mutexes = {reason: place for reason in _MUTEXES for place in [self._mutex(reason)] if place}
@@ -99,13 +99,11 @@ class KernelLocks:
 
     # Resources.
 
-    @property
+    @functools.cached_property
     def _resources(self) -> List[Lock]:
         """The resources for which threads wait."""
-        if self._known is None:
-            found = self._image.possible(self._list())
-            self._known = [item for item in found if isinstance(item, Lock) and item.address and item.waiters]
-        return self._known
+        found = self._image.possible(self._list())
+        return [item for item in found if isinstance(item, Lock) and item.address and item.waiters]
 
     def _of_resource(self, thread: Thread, blocks: WaitBlocks) -> Awaited:
         listed = [

@@ -9,6 +9,7 @@ walk.
 from __future__ import annotations
 
 import bisect
+import functools
 from itertools import compress
 from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -155,7 +156,6 @@ class BlockWalk:
         self._first = first
         self._end = end
         self._pointers = pointers
-        self._anchors: Optional[List[int]] = None
         self._blocks = Blocks([], [], [])
 
     def walk(self) -> Blocks:
@@ -220,7 +220,7 @@ class BlockWalk:
     def _next(self, position: int) -> Optional[int]:
         """Returns the next anchor or the next confirmed block, whichever comes first; None if there is
         none."""
-        anchors, unit = self._sorted_anchors(), self._layout.alignment
+        anchors, unit = self._anchors, self._layout.alignment
         nearest = bisect.bisect_left(anchors, position)
         limit = anchors[nearest] if nearest < len(anchors) else self._end
         for low, high in self._memory.covered(position, limit):
@@ -251,16 +251,15 @@ class BlockWalk:
         return True
 
     def _anchors_between(self, low: int, high: int) -> List[int]:
-        anchors = self._sorted_anchors()
+        anchors = self._anchors
         return anchors[bisect.bisect_left(anchors, low) : bisect.bisect_left(anchors, high)]
 
-    def _sorted_anchors(self) -> List[int]:
-        """Returns the addresses to which buckets, slots and chains lead, if a block may start there."""
-        if self._anchors is None:
-            unit, addresses = self._layout.alignment, set(self._pointers()) | set(self._blocks.chains)
-            self._anchors = sorted(
-                address
-                for address in addresses
-                if self._first <= address < self._end and not (address - self._first) % unit
-            )
-        return self._anchors
+    @functools.cached_property
+    def _anchors(self) -> List[int]:
+        """The addresses to which buckets, slots and chains lead, if a block may start there."""
+        unit, addresses = self._layout.alignment, set(self._pointers()) | set(self._blocks.chains)
+        return sorted(
+            address
+            for address in addresses
+            if self._first <= address < self._end and not (address - self._first) % unit
+        )
