@@ -23,6 +23,7 @@ from .decode.context import ExceptionFrame, ExceptionFrames
 from .decode.exceptionframe_arm64 import ExceptionFramesArm64
 from .decode.frame import (
     NO_FACTS,
+    NO_FRAME,
     UNSURE,
     EntryFacts,
     MemberValue,
@@ -71,7 +72,7 @@ class TrapKernel:
         self.bounds = TrapBounds(
             symbolizer.halves.user_end,
             symbolizer.halves.kernel_start,
-            (image.base, module.module.end if module is not None else image.base),
+            (image.base, image.base if module is None else module.module.end),
             linkage,
             frozenset(
                 stack.base
@@ -152,14 +153,17 @@ class TrapReading(NamedTuple):
     """The result of reading a possible trap frame.
 
     Attributes:
-        frame: decoded frame, None if the address is not in the image or holds no frame
+        frame: decoded frame, NO_FRAME if the address is not in the image or holds no frame
         previous: address of the thread's previous frame, to which this frame points; 0 for none
     """
 
-    frame: Optional[TrapFrame]
+    frame: TrapFrame
     readable: bool
     previous: int = 0
     members: Tuple[MemberValue, ...] = ()
+
+
+WITHOUT_FRAME = TrapReading(NO_FRAME, True)
 
 
 class TrapReader:
@@ -205,11 +209,11 @@ class TrapReader:
         layout, bounds = self.kernel.layout, self.kernel.bounds
         view = memory.read(address, layout.size)
         if view is None:
-            return TrapReading(None, False)
+            return TrapReading(NO_FRAME, False)
         data = bytes(view)
         accepted = layout.accepts(address, data, bounds) if strict else layout.plausible(address, data)
         if not accepted and not (top and layout.accepts_written(data, bounds)):
-            return TrapReading(None, True)
+            return WITHOUT_FRAME
         handler = self._pointer_at(memory, address - self._memory.pointer_size)
         facts = self.kernel.facts._replace(
             handler=self.kernel.function(handler),
@@ -260,10 +264,10 @@ class TrapReader:
             tid,
             origin,
             address,
-            frame.kind if frame is not None else "",
-            frame.mode if frame is not None else "",
-            frame.registers if frame is not None else {},
-            frame.unsure if frame is not None else (),
+            frame.kind,
+            frame.mode,
+            frame.registers,
+            frame.unsure,
             thread_state,
             frame_status,
             reading.members,

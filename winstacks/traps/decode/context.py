@@ -73,9 +73,6 @@ class CpuContext(NamedTuple):
     registers: Mapping[str, int]
 
 
-NO_CONTEXT = CpuContext(0, True, {})
-
-
 class ContextLayout:
     """The CONTEXT of one bitness."""
 
@@ -173,6 +170,15 @@ class DecodedContext(NamedTuple):
     layout: ContextLayout
     context: Optional[CpuContext]
     read: bool
+
+    @property
+    def registers(self) -> Mapping[str, int]:
+        """The registers; empty if no layout decoded them."""
+        return {} if self.context is None else self.context.registers
+
+    def list_members(self) -> Tuple[MemberValue, ...]:
+        """Returns every member that has a column; none if no layout decoded them."""
+        return () if self.context is None else tuple(self.layout.list_members(self.context))
 
 
 def decode_any(layouts: Sequence[ContextLayout], read: Callable[[int], Optional[Buffer]]) -> DecodedContext:

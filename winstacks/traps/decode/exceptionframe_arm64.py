@@ -76,31 +76,33 @@ class Switched(NamedTuple):
     members: Tuple[MemberValue, ...]
 
 
+NOT_SWITCHED = Switched(0, {}, ())
+"""Where no switch frame can be read."""
+
+
 class SwitchFrames:
     """Reads the switch frames of threads."""
 
     def __init__(self, types: Structures, context_types: Structures) -> None:
-        thread = types.first_structure("_KTHREAD")
-        self._place = None if thread is None else thread.first_member("SwitchFrame")
-        self._switch = context_types.first_structure("_KSWITCH_FRAME")
-        self._exception = types.first_structure("_KEXCEPTION_FRAME")
+        self._place = types.find("_KTHREAD").first_member("SwitchFrame")
+        self._switch = context_types.find("_KSWITCH_FRAME")
+        self._exception = types.find("_KEXCEPTION_FRAME")
 
-    def find(self, read: ReadMemory, ethread: int, kernel_stack: int) -> Optional[Switched]:
+    def find(self, read: ReadMemory, ethread: int, kernel_stack: int) -> Switched:
         """Returns the registers of a thread that was switched out.
 
         Returns:
-            None if the structures are unknown, or if Fp of the switch frame does not lead to the place of an
-            exception frame at KernelStack: then the layout of KTHREAD is another one.
+            NOT_SWITCHED if the structures are unknown, or if Fp of the switch frame does not lead to the
+            place of an exception frame at KernelStack: then the layout of KTHREAD is another one.
         """
         switch, exception, place = self._switch, self._exception, self._place
-        if switch is None or exception is None or place is None or not ethread:
-            return None
-        data = read(ethread + place.offset, switch.size)
-        if data is None:
-            return None
+        known = switch.known and exception.known and ethread
+        data = read(ethread + place.offset, switch.size) if known and place is not None else None
+        if place is None or data is None:
+            return NOT_SWITCHED
         saved = switch.view(data)
         if saved["Fp"] != kernel_stack + exception.offset("Fp") or not may_be_kernel_code(saved["Return"]):
-            return None
+            return NOT_SWITCHED
         registers = {"Pc": strip(saved["Return"]), "Sp": kernel_stack, "Fp": saved["Fp"]}
         members = list(_members(switch, data, ("Fp", "Return")))
         names = (*NONVOLATILE, "Fp", "Return")

@@ -132,6 +132,10 @@ class TrapFrame(NamedTuple):
     validities: Mapping[str, FieldValidity]
 
 
+NO_FRAME = TrapFrame(0, "", "", {}, (), {})
+"""Where no frame can be read."""
+
+
 class MemberValue(NamedTuple):
     """A member of a structure, with its value.
 
