@@ -111,8 +111,7 @@ class ModuleRecords:
         """
         remembered = RememberedModules(self._image)
         found: Dict[Tuple[int, int, int, int, str], MinidumpUnloadedModule] = {}
-        process = self._symbolizer.for_space(self._halves[0]).process
-        ntdlls = {} if process is None else process.ntdlls
+        ntdlls = self._symbolizer.for_space(self._halves[0]).process.ntdlls
         for half in self._halves:
             ntdll = ntdlls.get(half.machine)
             known = None if ntdll is None else self._symbolizer.for_space(half).module_at(ntdll.base)

@@ -28,6 +28,7 @@ from .decode.hybrid import CodeMap, read_code_map
 from .decode.pe import CodeView, HeaderError, Headers
 from .decode.peimage import PeImage
 from .decode.rules import ExportNames, NameTable, PdbNames, sort_labels
+from .decode.unwindinfo import RuntimeFunction
 from .imagereader import ImageParts, ImageReader
 from .pdbsymbols import PdbSymbols, SymbolArrays
 
@@ -73,6 +74,10 @@ class ModuleIndex(NamedTuple):
     status: Status
     file: Optional[PeImage] = None
     hybrid: Optional[CodeMap] = None
+
+    def find_entry(self, rva: int) -> Optional[RuntimeFunction]:
+        """Returns the entry of the function table for the code at an RVA, None if there is none."""
+        return None if self.functions is None else self.functions.find_entry(rva)
 
 
 class _Room:

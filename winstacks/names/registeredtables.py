@@ -222,9 +222,8 @@ def unwind_tables(image: Image, space: AddressSpace, names: AddressNamer) -> Lis
     if space.kernel or space.machine is Machine.I386 or not space.layer_name:
         return []
     memory = image.memory(space)
-    vads = () if names.process is None else names.process.vads
     listed = image.service(dynamic_tables).list_tables(space)
-    own = registered(memory, image, names, vads).tables
+    own = registered(memory, image, names, names.process.vads).tables
     return [table for table in (*listed, *_entries(memory, own)) if not _tells_nothing(memory, table)]
 
 

@@ -43,6 +43,10 @@ class ProcessModules(NamedTuple):
     entries: Dict[int, Tuple[AddressSpace, LoaderEntry]]
 
 
+NO_PROCESS = ProcessModules([], [], False, {}, {})
+"""Of the kernel's address space, which has no modules and no memory of user mode."""
+
+
 class UserModules:
     """Lists the modules of processes. Obtained by `image.service(UserModules)`."""
 

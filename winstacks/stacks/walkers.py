@@ -24,7 +24,6 @@ from ..names.imagereader import ImageReader
 from ..names.moduleindex import TABLES
 from ..names.registeredtables import unwind_tables
 from ..names.symbolizer import AddressNamer, KnownModule, Symbolizer
-from ..names.usermodules import ProcessModules, vad_at
 from ..names.witness import FileWitnesses
 from ..process.dynamictables import DynamicTable
 from ..process.functionstarts import function_starts
@@ -273,8 +272,7 @@ class _Modules:
         if known_module is None or known_module.open_reader is None:
             return False
         rva = address - known_module.module.base
-        table = known_module.image.functions
-        piece = None if table is None else table.find_entry(rva)
+        piece = known_module.image.find_entry(rva)
         low, high = (rva - _AROUND, rva + _AROUND) if piece is None else (piece.begin, piece.end)
         low, high = max(low, rva - _FARTHEST, 0), min(high, rva + _FARTHEST)
         return known_module.open_reader().as_in_section(low, high - low)
@@ -292,7 +290,7 @@ class _Modules:
         known_module = self._names.module_at(address)
         if known_module is None or known_module.module.name.lower() != _NTDLL:
             return None
-        label = known_module.image.names.find_label(address - known_module.module.base)
+        label = known_module.label_at(address)
         name = None if label is None else dispatchers_x86.named(label[1])
         return None if label is None or name is None else (known_module.module.base + label[0], name)
 
@@ -308,12 +306,11 @@ class _Modules:
                 self._image, str(self._layer.name), module.base, module.size, file=known_module.image.file
             )
             read_rva = reader.read
-        process = self._names.process
         windows = known_module.open_reader is None or of_windows(
-            self._image.service(regions), None if process is None else vad_at(process.vads, module.base)
+            self._image.service(regions), self._names.vad_at(module.base)
         )
-        if self._witnesses.files.advise and known_module.image.file is None and process is not None:
-            read_rva = functools.partial(self._noting, known_module, process, read_rva)
+        if self._witnesses.files.advise and known_module.image.file is None:
+            read_rva = functools.partial(self._noting, known_module, read_rva)
         code, begins = _code(known_module.image.headers), functools.partial(self._begins, known_module)
         hybrid = known_module.image.hybrid
         return CodeImage(module.base, module.size, read_rva, table, code, windows, begins, hybrid)
@@ -322,12 +319,9 @@ class _Modules:
         """Returns whether a function begins at an RVA, by the module's names or by the input's own proof."""
         if known_module.module.base + rva in self._image.service(function_starts):
             return True
-        label = known_module.image.names.find_label(rva)
-        return label is not None and label[0] == rva
+        return known_module.begins_at(known_module.module.base + rva) is not None
 
-    def _noting(
-        self, known_module: KnownModule, process: ProcessModules, read: ReadRva, rva: int, length: int
-    ) -> Optional[Bytes]:
+    def _noting(self, known_module: KnownModule, read: ReadRva, rva: int, length: int) -> Optional[Bytes]:
         """Reads a module, and reports that its file would help if code or unwind data is missing."""
         data = read(rva, length)
         if (
@@ -336,7 +330,7 @@ class _Modules:
             and known_module.module.base not in self._lacking
         ):
             self._lacking.add(known_module.module.base)
-            entry = process.entries.get(known_module.module.base)
+            entry = self._names.process.entries.get(known_module.module.base)
             self._witnesses.lacks(known_module.open_reader(), known_module.module.file, entry)
         return data
 

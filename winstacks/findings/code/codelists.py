@@ -138,8 +138,7 @@ class CodeLists:
     def ranges(self) -> List[CodeRange]:
         """Returns the ranges, ascending and disjoint; `list` of each names the runtime."""
         labelled: List[Tuple[int, int, str]] = []
-        process = self._names.process
-        for module in () if process is None else process.modules:
+        for module in self._names.process.modules:
             if module.stem in self._programs or module.file.lower().endswith(_PROGRAM):
                 known = self._names.module_at(module.base)
                 labelled += () if known is None else self._of_module(known)

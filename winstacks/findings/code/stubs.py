@@ -97,11 +97,11 @@ class PatchedStubs:
             number: number that the copy calls
         """
         patched = self._found.get(number)
-        if patched is None or self._names.process is None:
+        vads = self._names.process.vads
+        if patched is None or not vads:
             return None
         target = patched.way[-1]
         explanation = f"a sandbox: {patched.name} was patched and leads to {target:#x}, "
-        vads = self._names.process.vads
         # A thunk next to the copy may jump on into the sandbox's module.
         if any(vad_at(vads, start) == vad_at(vads, item) for item in patched.way):
             return explanation + "through code beside this copy of the stub"
