@@ -15,6 +15,7 @@ from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.ranges import Extents
 from ..memory.decode.status import NOTHING, Status
+from ..memory.decode.structure import unsigned
 from ..memory.image import AddressSpace, Image
 from ..names.decode.unwindinfo import UnwindDataError
 from ..names.symbolizer import Symbolizer
@@ -286,8 +287,7 @@ class TrapReader:
 
     def _pointer_at(self, memory: Extents, address: int) -> int:
         """Returns the pointer at an address, 0 if it is not in the memory."""
-        view = memory.read(address, self._memory.pointer_size)
-        return 0 if view is None else int.from_bytes(view, "little")
+        return unsigned(memory.read(address, self._memory.pointer_size)) or 0
 
     def _exception_frame(self, frame: TrapFrame, memory: Extents) -> Optional[ExceptionFrame]:
         """Returns the exception frame that belongs to a trap frame, None if there is none."""

@@ -52,6 +52,11 @@ INTEGER_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 """Codes of `struct` for unsigned integers and pointers, by size; lower-case codes are signed."""
 
 
+def unsigned(data: Optional[Buffer]) -> Optional[int]:
+    """Returns the unsigned little-endian integer in bytes; None without bytes."""
+    return None if data is None else int.from_bytes(data, "little")
+
+
 def integers(data: Buffer, size: int, start: int = 0, count: Optional[int] = None) -> Tuple[int, ...]:
     """Returns the unsigned integers of an array: pointers, or entries of a page table.
 

@@ -31,6 +31,7 @@ from ...memory.decode.declared import ULONG, ULONGLONG, Declared
 from ...memory.decode.memory import ReadFile
 from ...memory.decode.status import NOTHING, Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
+from ...memory.decode.structure import unsigned
 from .writers import FOREIGN
 
 SIGNATURE = b"MDMP"
@@ -254,8 +255,7 @@ class Minidump:
         return self._texts.get(rva)
 
     def _string(self, rva: int) -> Optional[str]:
-        length = self.read(rva, 4)
-        size = None if length is None else int.from_bytes(length, "little")
+        size = unsigned(self.read(rva, 4))
         if size is None or size % 2 or size > MAX_STRING:
             return None
         if size > self._text_left:

@@ -15,6 +15,7 @@ import uuid
 from typing import NamedTuple, Optional, Tuple
 
 from ...memory.decode.statuscodes import StatusCode
+from ...memory.decode.structure import unsigned
 from .unwindinfo import Bytes, ReadRva
 
 MACHINE_I386 = 0x14C
@@ -168,8 +169,7 @@ def read_checksum(read: ReadRva) -> Optional[int]:
         HeaderError: the start of the headers cannot be read
     """
     start = int.from_bytes(_need(read, 0x3C, 4), "little")
-    data = read(start + _FILE_HEADER.size + _CHECKSUM, 4)
-    return None if data is None else int.from_bytes(data, "little")
+    return unsigned(read(start + _FILE_HEADER.size + _CHECKSUM, 4))
 
 
 def codeview_of(record: Optional[Bytes]) -> Optional[CodeView]:

@@ -14,7 +14,7 @@ from itertools import compress
 from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...memory.decode.ranges import Extents
-from ...memory.decode.structure import Buffer, integers
+from ...memory.decode.structure import Buffer, integers, unsigned
 from .header import Header
 from .layout import EntryLayout
 
@@ -83,7 +83,7 @@ def read_frames(read: ReadBytes, address: int, depth: int, size: int) -> Frames:
     if data is not None:
         return integers(data, size)
     slots = (read(address + number * size, size) for number in range(depth))
-    return tuple(None if frame is None else int.from_bytes(frame, "little") for frame in slots)
+    return tuple(map(unsigned, slots))
 
 
 def bucket_heads(header: Header, memory: Extents) -> Iterator[Heads]:

@@ -14,6 +14,7 @@ from itertools import compress
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...memory.decode.ranges import Extents
+from ...memory.decode.structure import unsigned
 from . import blocks as stdblocks
 from .blocks import Blocks, Heads, ReadBytes, read_entry
 from .header import Bounds, Header
@@ -216,8 +217,7 @@ class Links:
         doubtful = address >= self._sure_end or self._enclosed(address)
         head = self._read(address, layout.head_size)
         if head is None:
-            data = self._read(address + layout.chain.offset, layout.chain.size)
-            chain = int.from_bytes(data, "little") if data is not None else 0
+            chain = unsigned(self._read(address + layout.chain.offset, layout.chain.size)) or 0
             return None if doubtful else self._append(address, chain, UNREADABLE)
         if doubtful and not agrees(address, number):
             return None

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ...memory.decode.memory import ReadMemory
-from ...memory.decode.structure import integers
+from ...memory.decode.structure import integers, unsigned
 
 Range = Tuple[int, int]
 """(start, end) of addresses; the end is exclusive."""
@@ -98,8 +98,7 @@ class ProcessView:
 
     def pointer(self, address: int) -> Optional[int]:
         """Returns the pointer at an address, None if it is not there."""
-        data = self.read(address, self.pointer_size)
-        return None if data is None else int.from_bytes(data, "little")
+        return unsigned(self.read(address, self.pointer_size))
 
     def thread_on(self, address: int) -> Optional[ThreadView]:
         """Returns the thread on whose stack an address lies, None if it lies on none."""
