@@ -234,8 +234,7 @@ class _Modules:
         if number not in self._table_images:
             self._table_images[number] = self._table_image(self._tables[number])
         image = self._table_images[number]
-        has_entry = image.table is not None and image.table.find_entry(address - image.base) is not None
-        return image if has_entry else None
+        return image if image.find_entry(address) else None
 
     def _table_image(self, dynamic_table: DynamicTable) -> CodeImage:
         read_rva = ImageReader(self._image, str(self._layer.name), dynamic_table.base, END_OF_IMAGE).read
