@@ -153,7 +153,7 @@ class ModuleIndexes:
 
     def _of_list(self, index: ModuleIndex, codeview: Optional[CodeView]) -> ModuleIndex:
         """Returns an index with the symbols of the PDB that a list of modules names."""
-        symbols = None if codeview is None else self._pdbs.find_symbols(codeview)
+        symbols = self._pdbs.find_symbols(codeview)
         if symbols is None:
             return index
         names = PdbNames(symbols.rvas, symbols.names)
@@ -235,9 +235,7 @@ class ModuleIndexes:
         except HeaderError as error:
             return _BuiltIndex(_without_headers(table, status(error.code, parts.file_status())), parts, 0)
         codeview = pe.read_codeview(parts.read, headers)
-        symbols = pdbsymbols.from_table(table) if table is not None else None
-        if symbols is None and codeview is not None:
-            symbols = self._pdbs.find_symbols(codeview)
+        symbols = self._pdbs.find_symbols(codeview) if table is None else pdbsymbols.from_table(table)
         functions, faults = _functions(reader, headers, parts)
         count = 0
         if symbols is None:

@@ -69,6 +69,11 @@ class FileWitnesses:
             self._found[key] = self._search_file(reader, name, entry)
         return self._found[key]
 
+    def with_file(self, reader: ImageReader, name: str, entry: Optional[Entry]) -> ImageReader:
+        """Returns the reader of a module with the file that `find_file` finds."""
+        file = self.find_file(reader, name, entry)
+        return reader if file is None else reader.with_file(file)
+
     def lacks(self, reader: ImageReader, name: str, entry: Optional[Entry]) -> None:
         """Logs that the file of a module would help, if such advice is on."""
         if self.files.advise:
