@@ -89,8 +89,7 @@ class ThreadRecords:
             name: {member: image.types[name].first_member(*paths) for member, paths in members.items()}
             for name, members in (("_ETHREAD", _THREAD), ("_EPROCESS", _PROCESS))
         }
-        tick = image.symbol("KeMaximumIncrement")
-        self._tick = None if tick is None else self._kernel.number(tick, 4)
+        self._tick = self._kernel.number(image.symbol("KeMaximumIncrement"), 4)
 
     def list_records(
         self, space: AddressSpace, machine: Machine, offset: Optional[int] = None

@@ -165,13 +165,11 @@ class UserSides:
         """Returns the names of the critical sections of the PEB and of heaps, by address."""
         memory, types = self._image.memory(space), user_types(self._image, space)
         found: Dict[int, str] = {}
-        for member, name in PEB_LOCKS.items() if space.peb else ():
-            field = types["_PEB"].first_member(member)
-            address = None if field is None else memory.member(space.peb, field)
+        for member, name in PEB_LOCKS.items():
+            address = memory.member(space.peb, types["_PEB"].first_member(member))
             if address:
                 found[address] = name
-        default = types["_PEB"].first_member("ProcessHeap") if space.peb else None
-        heap = memory.member(space.peb, default) if default is not None else None
+        heap = memory.member(space.peb, types["_PEB"].first_member("ProcessHeap"))
         heaps = [*(listed_heaps(self._image, space) or ()), *([heap] if heap else ())]
         for heap in dict.fromkeys(heaps[:MAX_HEAPS]):
             # The header of a heap points to its lock, which lies in the header's page.

@@ -116,7 +116,6 @@ class Resource(NamedTuple):
     """
 
     active: int
-    owned_exclusive: Optional[bool]
     embedded: Optional[Tuple[Owner, ...]]
     owner_table: Optional[int]
     contention_count: Optional[int]
@@ -146,7 +145,6 @@ def decode_resource(data: Buffer, layout: ResourceLayout) -> Resource:
         ]
     return Resource(
         active=layout.active.value_in(data),
-        owned_exclusive=exclusive,
         embedded=None if owners is None else tuple(owner for owner in owners if owner),
         owner_table=value(layout.owner_table),
         contention_count=value(layout.contention_count),
