@@ -73,12 +73,10 @@ class CrashedProcess(Processes):
         self,
         pids: Optional[Collection[int]] = None,
         offset: Optional[int] = None,
-        only: Optional[Collection[int]] = None,
     ) -> Iterator[AddressSpace]:
         """Yields the space of the process; see `AddressSpaces.list_spaces`."""
         space = self.space
-        selected = (not pids or space.pid in pids) and offset in (None, space.eprocess)
-        if selected and (only is None or space.eprocess in only):
+        if (not pids or space.pid in pids) and offset in (None, space.eprocess):
             yield space
 
     @cached_property
@@ -111,10 +109,9 @@ class CrashedProcess(Processes):
         offset: Optional[int] = None,
         tids: Optional[Collection[int]] = None,
         scan: bool = False,
-        only: Optional[Collection[int]] = None,
     ) -> Iterator[Thread]:
         """Yields the thread."""
-        if any(True for _ in self.list_spaces(pids, offset, only)):
+        if any(True for _ in self.list_spaces(pids, offset)):
             thread = self._thread
             if not tids or thread.tid in tids:
                 yield thread

@@ -64,9 +64,9 @@ class Databases:
         """Returns the function by which the decoders read a space."""
         return self._image.reader(space.layer_name)
 
-    def find_databases(self, space: AddressSpace, carve: bool = False) -> List[Database]:
+    def find_databases(self, space: AddressSpace) -> List[Database]:
         """Returns the databases of an address space; see `search` for the arguments."""
-        return self.search(space, carve).databases
+        return self.search(space).databases
 
     def search(self, space: AddressSpace, carve: bool = False) -> SearchResult:
         """Returns the databases of an address space, and the reasons why others may be missing.

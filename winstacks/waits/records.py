@@ -90,6 +90,6 @@ class ThreadWait(NamedTuple):
     status: Status = NOTHING
 
 
-def owner_of(found: Optional[ThreadOwner], eprocess: int = 0) -> Tuple[WaitOwner, ...]:
+def owner_of(found: Optional[ThreadOwner]) -> Tuple[WaitOwner, ...]:
     """Returns the owner that a lookup of threads found; none without one."""
-    return () if found is None else (WaitOwner(found.pid, found.process, found.tid, eprocess),)
+    return () if found is None else (WaitOwner(found.pid, found.process, found.tid),)
