@@ -19,11 +19,7 @@ _MOST_INCREMENT = 10_000_000
 
 
 class WaitClock:
-    """Converts WaitTime to a time.
-
-    Args:
-        image: an image with a kernel
-    """
+    """Converts WaitTime to a time."""
 
     def __init__(self, image: Image) -> None:
         self._memory = image.memory(image.kernel)

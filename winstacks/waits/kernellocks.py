@@ -43,12 +43,7 @@ Place = Tuple[int, Optional[Field]]
 
 
 class KernelLocks:
-    """Finds the locks of the kernel for which threads wait.
-
-    Args:
-        image: an image with a kernel
-        resources: lists the kernel's resources
-    """
+    """Finds the locks of the kernel for which threads wait."""
 
     def __init__(
         self, image: Image, objects: KernelObjects, resources: Callable[[], Iterable[Listed]]

@@ -72,9 +72,7 @@ class ProcessWaits(NamedTuple):
     """The waits of a process.
 
     Attributes:
-        space: native space of the process
         threads: all its threads
-        waits: its waiting threads
         others: where a chain ends that comes to one of the other threads, by TID: a word of
             `words.CHAIN_ENDS`
         status: what makes the list of threads incomplete
@@ -166,7 +164,6 @@ class WaitLister:
         """Returns the waits of a process.
 
         Args:
-            threads: its threads, at least one
             stacks: the stacks of each thread, as `StackLister.thread_stacks` yields them
         """
         sides: Dict[AddressSpace, UserSide] = {}

@@ -44,9 +44,6 @@ _SMALL = (1 << 16) - 1
 class KernelObjects:
     """Describes what the wait blocks of threads lead to.
 
-    Args:
-        image: an image with a kernel
-
     Raises:
         MissingMemberError: the kernel's symbols do not describe wait blocks
     """

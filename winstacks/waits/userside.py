@@ -100,11 +100,7 @@ class UserSide:
 
 
 class UserSides:
-    """Makes the views of processes.
-
-    Args:
-        symbol: names addresses, for a caller that keeps names
-    """
+    """Makes the views of processes."""
 
     def __init__(
         self, image: Image, symbolizer: Symbolizer, ntdlls: Ntdlls, symbol: Optional[SymbolOf] = None

@@ -60,7 +60,6 @@ class ProcessView:
     """One half of a process.
 
     Args:
-        pointer_size: 4 or 8
         ntdll: address range of its ntdll, None if unknown
         in_code: returns whether an address lies in the code of a module
         is_stub: returns whether an address is in a stub of a system call; None if that is unknown
@@ -156,7 +155,6 @@ class Call(NamedTuple):
     Attributes:
         in_ntdll: whether code of ntdll called the stub: no other code waits for locks of ntdll
         arguments: its first arguments, None where they are unknown
-        hints: what may be its first arguments
     """
 
     in_ntdll: bool

@@ -66,9 +66,7 @@ class WaitBlockReader:
     """Reads the wait blocks of threads.
 
     Args:
-        read: reads the kernel's memory
         thread, block, header: `_KTHREAD`, `_KWAIT_BLOCK` and `_DISPATCHER_HEADER`
-        pointer_size: 4 or 8
 
     Raises:
         MissingMemberError: the symbols do not describe wait blocks
