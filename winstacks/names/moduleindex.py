@@ -75,6 +75,11 @@ class ModuleIndex(NamedTuple):
     file: Optional[PeImage] = None
     hybrid: Optional[CodeMap] = None
 
+    @property
+    def sections(self) -> Tuple[pe.Section, ...]:
+        """The sections that are not empty, by RVA; none without headers."""
+        return () if self.headers is None else self.headers.sections
+
     def find_entry(self, rva: int) -> Optional[RuntimeFunction]:
         """Returns the entry of the function table for the code at an RVA, None if there is none."""
         return None if self.functions is None else self.functions.find_entry(rva)
@@ -212,8 +217,7 @@ class ModuleIndexes:
             room.count_exports(base, shared.exports)
             return shared.module
         index = shared.module
-        sections = () if index.headers is None else index.headers.sections
-        names = ExportNames([], [], sections, index.functions)
+        names = ExportNames([], [], index.sections, index.functions)
         return index._replace(names=names, status=status(index.status, StatusCode.EXPORTS_INCOMPLETE))
 
     def _room(self, layer_name: str, shared: bool) -> _Room:

@@ -281,8 +281,8 @@ def _proven(ntdll: KnownModule, memory: Memory, vads: Sequence[Region], layout: 
 
 def _pointers(ntdll: KnownModule, memory: Memory) -> Iterator[Tuple[int, int]]:
     """Yields the address and the value of each aligned pointer in the writable data of ntdll, 0 left out."""
-    headers, base, left = ntdll.image.headers, ntdll.module.base, MAX_DATA
-    for section in () if headers is None else headers.sections:
+    base, left = ntdll.module.base, MAX_DATA
+    for section in ntdll.image.sections:
         if not section.characteristics & pe.MEM_WRITE:
             continue
         size = max(min(section.end, ntdll.module.size) - section.start, 0)

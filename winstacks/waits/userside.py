@@ -213,13 +213,12 @@ class _Names:
     def in_code(self, address: int) -> bool:
         """Returns whether an address lies in an executable section of a module."""
         module = self._namer.module_at(address)
-        headers = None if module is None else module.image.headers
-        if module is None or headers is None:
+        if module is None:
             return False
         rva = address - module.module.base
         return any(
             section.start <= rva < section.end and bool(section.characteristics & pe.MEM_EXECUTE)
-            for section in headers.sections
+            for section in module.image.sections
         )
 
     def is_stub(self, address: int) -> Optional[bool]:

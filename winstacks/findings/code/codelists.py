@@ -189,8 +189,8 @@ class CodeLists:
 
     def _variables(self, known_module: KnownModule) -> Iterator[int]:
         """Yields values in a module's writable sections that may be addresses of private memory."""
-        headers, remaining = known_module.image.headers, MAX_VARIABLES
-        for section in () if headers is None else headers.sections:
+        remaining = MAX_VARIABLES
+        for section in known_module.image.sections:
             length = min(section.end - section.start, remaining)
             if not section.characteristics & _WRITABLE or length <= 0:
                 continue

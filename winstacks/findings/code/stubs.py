@@ -112,9 +112,8 @@ class PatchedStubs:
 
     def _keeps(self, known_module: KnownModule, address: int) -> bool:
         """Returns whether the data of a module contains an address."""
-        headers = known_module.image.headers
         pattern, remaining = address.to_bytes(8, "little"), _MOST_DATA
-        for section in () if headers is None else headers.sections:
+        for section in known_module.image.sections:
             length = min(section.end - section.start, remaining)
             if not section.characteristics & _WRITABLE or self._searches >= MOST_SEARCHES or length <= 0:
                 continue
