@@ -106,6 +106,7 @@ class AddressSpace(NamedTuple):
 
 Service = TypeVar("Service")
 Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 MAX_LAYERS = 4
 """Layers whose memory an image keeps, the most recently used: an image may have thousands."""
@@ -256,6 +257,15 @@ class Image:
         if str(what) not in self.lacking and self.table_name:
             self.lacking[str(what)] = None
             vollog.warning(f"Missing from the kernel's symbols, so rows are missing or incomplete: {what}")
+
+    def attempt(self, make: Callable[[], Made]) -> Optional[Made]:
+        """Returns what a function makes, None if the symbols lack a needed member: a warning names the
+        member."""
+        try:
+            return make()
+        except MissingMemberError as error:
+            self.lacks(error)
+            return None
 
     def possible(self, items: Iterable[Item]) -> Iterator[Item]:
         """Yields items until the symbols lack a needed member: a warning names the member.

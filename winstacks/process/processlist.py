@@ -350,11 +350,7 @@ class KernelProcesses:
         pid = self._ids.processes.get(eprocess, self._ids.unread.get(eprocess))
         if pid is not None:
             return pid
-        try:
-            table = self._image.service(HandleTables).listed_table(eprocess)
-        except MissingMemberError as error:
-            self._image.lacks(error)
-            return None
+        table = self._image.attempt(lambda: self._image.service(HandleTables).listed_table(eprocess))
         return None if table is None else table.pid or None
 
     def _id_differs(self, eprocess: int) -> Status:

@@ -21,7 +21,6 @@ from ..locks.lock import Listed
 from ..memory.decode.status import NOTHING, Status, StatusItem, has_status, status
 from ..memory.decode.statuscodes import StatusCode, words_that
 from ..memory.decode.statusmeanings import Means
-from ..memory.decode.structure import MissingMemberError
 from ..memory.image import AddressSpace, Image
 from ..names.ntdll import Ntdlls
 from ..names.symbolizer import Symbolizer
@@ -128,13 +127,8 @@ class WaitLister:
     @cached_property
     def _objects(self) -> Optional[KernelObjects]:
         """Describes the kernel's objects; None without a kernel, or if its symbols do not describe them."""
-        if not self._image.table_name:
-            return None
-        try:
-            return KernelObjects(self._image)
-        except MissingMemberError as error:
-            self._image.lacks(error)
-            return None
+        image = self._image
+        return image.attempt(lambda: KernelObjects(image)) if image.table_name else None
 
     @cached_property
     def _locks(self) -> Optional[KernelLocks]:

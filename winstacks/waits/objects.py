@@ -14,7 +14,7 @@ from typing import Optional, Tuple
 from ..columns import words
 from ..memory.decode.status import NOTHING, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
-from ..memory.decode.structure import Field, MissingMemberError
+from ..memory.decode.structure import Field
 from ..memory.image import Image
 from ..process.handletables import HandleTables
 from ..process.kernelobjects import IMAGE_FILE_NAME, process_at
@@ -70,19 +70,12 @@ class KernelObjects:
 
     @cached_property
     def _objects(self) -> Optional[Objects]:
-        try:
-            return Objects(self._image) if self._image.types.has("_OBJECT_HEADER") else None
-        except MissingMemberError as error:
-            self._image.lacks(error)
-            return None
+        image = self._image
+        return image.attempt(lambda: Objects(image)) if image.types.has("_OBJECT_HEADER") else None
 
     @cached_property
     def _handles(self) -> Optional[HandleTables]:
-        try:
-            return self._image.service(HandleTables)
-        except MissingMemberError as error:
-            self._image.lacks(error)
-            return None
+        return self._image.attempt(lambda: self._image.service(HandleTables))
 
     def blocks(self, thread: Thread) -> WaitBlocks:
         """Returns the wait blocks of a thread."""

@@ -77,7 +77,7 @@ class Switched(NamedTuple):
 
 
 NOT_SWITCHED = Switched(0, {}, ())
-"""Where no switch frame can be read."""
+"""The result for a thread whose switch frame cannot be read."""
 
 
 class SwitchFrames:

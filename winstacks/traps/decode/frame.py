@@ -133,7 +133,7 @@ class TrapFrame(NamedTuple):
 
 
 NO_FRAME = TrapFrame(0, "", "", {}, (), {})
-"""Where no frame can be read."""
+"""The frame of a place where none can be read."""
 
 
 class MemberValue(NamedTuple):
