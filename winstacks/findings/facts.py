@@ -35,7 +35,6 @@ from ..names.imagereader import ImageReader
 from ..names.placemap import END
 from ..names.registeredtables import CodeRange
 from ..names.symbolizer import AddressNamer, Symbolizer
-from ..names.usermodules import vad_at
 from ..process.dynamictables import dynamic_tables
 from ..process.regions import Region, of_windows
 from ..process.spaces import AddressSpaces
@@ -121,7 +120,6 @@ class CheckFacts:
     """The facts of an image.
 
     Args:
-        pids: PIDs to check; all when empty
         scan: whether a pool scan has added processes and threads
 
     Attributes:
@@ -181,13 +179,11 @@ class CheckFacts:
 
     def vad(self, space: AddressSpace, address: int) -> Optional[Region]:
         """Returns the VAD that holds an address of a process; None if there is none."""
-        process = self.namer(space).process
-        return None if process is None else vad_at(process.vads, address)
+        return self.namer(space).vad_at(address)
 
     def vads_whole(self, space: AddressSpace) -> bool:
         """Returns whether all VADs of a process could be read."""
-        process = self.namer(space).process
-        return process is not None and process.vads_whole
+        return self.namer(space).process.vads_whole
 
     def untold_regions(self) -> Iterator[str]:
         """Yields that a dump does not list all regions of its process, if so."""
@@ -251,10 +247,7 @@ class CheckFacts:
     def _of_lists(self, space: AddressSpace) -> List[CodeRange]:
         """Returns the ranges in the runtimes' own lists."""
         names = self.namer(space)
-        process = names.process
-        if process is None:
-            return []
-        return CodeLists(self.image.memory(space), names, process.vads, PROGRAMS).ranges()
+        return CodeLists(self.image.memory(space), names, names.process.vads, PROGRAMS).ranges()
 
     def lacks_tables(self, space: AddressSpace) -> bool:
         """Returns whether function tables of a process may be missing from the image.
@@ -275,11 +268,10 @@ class CheckFacts:
 
     def _registered(self, space: AddressSpace) -> registeredtables.FunctionTables:
         names = self.namer(space)
-        vads = () if names.process is None else names.process.vads
         listed = self.image.service(dynamic_tables).list_tables(space)
         original = functools.partial(self.copies.original, space)
         return registeredtables.registered(
-            self.image.memory(space), self.image, names, vads, listed, original
+            self.image.memory(space), self.image, names, names.process.vads, listed, original
         )
 
     def entry_points(
@@ -299,17 +291,12 @@ class CheckFacts:
         return self._entries[1]
 
     def runtimes(self, space: AddressSpace, names: Tuple[str, ...] = RUNTIMES) -> List[str]:
-        """Returns the files of the runtimes that a process has loaded.
-
-        Args:
-            names: the names of RUNTIMES that count
-        """
+        """Returns the files of the runtimes that a process has loaded."""
         return sorted(file for file, name in self._runtimes[space] if name in names)
 
     def _loaded(self, space: AddressSpace) -> List[Tuple[str, str]]:
         """Returns the files of all of RUNTIMES that a process has loaded, with their names."""
-        process = self.namer(space).process
-        listed = () if process is None else process.modules
+        listed = self.namer(space).process.modules
         names = {candidate.file: runtime_named(candidate.stem) for candidate in listed}
         return [(file, name) for file, name in names.items() if name]
 

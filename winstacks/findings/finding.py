@@ -46,9 +46,7 @@ class Finding(NamedTuple):
         tid: TID; None if the finding is about no thread
         address: address of the frame, or of other data that the check found
         symbol: text for the address; it may have a short form
-        stack: the stack, from which StackKey is computed when the finding is shown
         technique: ID of ATT&CK if it differs from the check's own
-        status: status of the data that the check found
         of_threads: whether the row counts threads with the same finding, and not stacks
         acted_on: name of another process that the finding's process opened; "" if it opened none
     """
@@ -87,7 +85,6 @@ class Check(NamedTuple):
     """A check: its name, its texts for the user, and its functions.
 
     Attributes:
-        name: name of the check, shown in the column Finding
         technique: IDs of ATT&CK
         kinds: kinds of the stacks that the check needs; empty if it needs none
         severities: text: which findings have which severity
@@ -141,7 +138,6 @@ class FramePlace(NamedTuple):
     """A frame of a stack, with the values that checks use.
 
     Attributes:
-        number: number of the frame in its stack, 0 for the innermost
         at: address of the code: one byte before a return address
         guessed: whether the frame is a guess or was found through a guess: no check rates it above `low`
     """

@@ -96,7 +96,6 @@ class FindingOrder(NamedTuple):
     """The order of a finding among others.
 
     Attributes:
-        rank: place by severity and confidence, see `rank`
         process: layer and _EPROCESS of the process
         agrees: whether the finding counts as agreement on its process: findings above `low` do
         is_explained: whether it is `low` for an innocent reason

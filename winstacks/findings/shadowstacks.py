@@ -22,6 +22,7 @@ from typing import Iterator, List, NamedTuple, Optional, Set, Tuple, Union
 
 from ..columns.words import KERNEL, USER
 from ..memory.decode import pagetable
+from ..process.kernelobjects import thread_at
 from ..process.thread import RUNNING, TERMINATED, Thread
 from ..stacklist.stack import StackRecord
 from ..traps.decode.xstate import CET_U, CET_U_SIZE, LEGACY, SH_STK_EN, ComponentSizes, component
@@ -62,16 +63,14 @@ class ShadowStack(NamedTuple):
 
 def kernel_shadow_stack(thread: Thread, facts: CheckFacts) -> Union[ShadowStack, str]:
     """Returns a thread's kernel shadow stack, or the reason why there is none to compare."""
-    types, memory = facts.image.types.first_structure("_ETHREAD"), facts.image.memory(facts.image.kernel)
-    pointer, base = (
-        (None, None) if types is None else (types.first_member(POINTER), types.first_member(_BASE))
-    )
-    if pointer is None or base is None:
-        if pointer is not base:
+    memory, kthread = facts.image.memory(facts.image.kernel), thread_at(facts.image, thread.ethread)
+    missing = [name for name in (POINTER, _BASE) if kthread.lack(name)]
+    if missing:
+        if len(missing) == 1:
             # A kernel with one of the two members has the other.
-            facts.image.require_member("_ETHREAD", POINTER if pointer is None else _BASE)
+            kthread.lacks(*missing)
         return ""
-    start, end = memory.member(thread.ethread, pointer), memory.member(thread.ethread, base)
+    start, end = kthread[POINTER], kthread[_BASE]
     if not start:
         return _NONE
     if not end or start % 8 or not _KERNEL_HALF <= start < end <= start + 8 * MAX_ENTRIES:
@@ -90,14 +89,12 @@ def kernel_shadow_stack(thread: Thread, facts: CheckFacts) -> Union[ShadowStack,
 
 def of_user(thread: Thread, facts: CheckFacts) -> Union[ShadowStack, str]:
     """Returns a thread's user-mode shadow stack, or the reason why there is none to compare."""
-    types = facts.image.types.first_structure("_ETHREAD")
-    flag = None if types is None else types.first_member(*USER_FLAG)
-    if flag is None:
+    kthread = thread_at(facts.image, thread.ethread)
+    if kthread.lack(*USER_FLAG):
         return ""
     pointer = _user_pointer(thread, facts)
     if not pointer:
-        flag_value = facts.image.memory(facts.image.kernel).member(thread.ethread, flag)
-        return _NONE_OF_USER if flag_value == 0 else _NO_STATE
+        return _NONE_OF_USER if kthread.first(*USER_FLAG) == 0 else _NO_STATE
     space = thread.space
     vad = facts.vad(space, pointer) if facts.is_user(pointer) and pointer % 8 == 0 else None
     if vad is None:
@@ -120,11 +117,10 @@ def of_user(thread: Thread, facts: CheckFacts) -> Union[ShadowStack, str]:
 
 def _user_pointer(thread: Thread, facts: CheckFacts) -> Optional[int]:
     """Returns the saved IA32_PL3_SSP: 0 without a shadow stack, None if it was not saved."""
-    field, sizes = facts.image.types["_ETHREAD"].first_member(_AREA), _sizes(facts)
-    memory = facts.image.memory(facts.image.kernel)
-    area = None if field is None or sizes is None else memory.member(thread.ethread, field)
-    header = memory.read(area + LEGACY, 16) if area and area >= _KERNEL_HALF else None
-    if area is None or header is None or sizes is None:
+    memory, sizes = facts.image.memory(facts.image.kernel), _sizes(facts)
+    area = thread_at(facts.image, thread.ethread)[_AREA] or 0
+    header = memory.read(area + LEGACY, 16) if area >= _KERNEL_HALF else None
+    if header is None or sizes is None:
         return None
     place = component(bytes(header), CET_U, sizes)
     state = None if place is None else memory.read(area + place, CET_U_SIZE)
@@ -140,14 +136,11 @@ def _sizes(facts: CheckFacts) -> Optional[ComponentSizes]:
 
 
 def _read_sizes(facts: CheckFacts) -> Optional[ComponentSizes]:
-    sizes, aligned = (
-        facts.image.require_member("_KUSER_SHARED_DATA", name) for name in (_ALL_FEATURES, _ALIGNED_FEATURES)
-    )
-    if sizes is None or aligned is None:
+    shared = facts.image.at("_KUSER_SHARED_DATA", _SHARED_DATA)
+    if shared.lacks(_ALL_FEATURES) or shared.lacks(_ALIGNED_FEATURES):
         return None
-    memory = facts.image.memory(facts.image.kernel)
-    data = memory.read(_SHARED_DATA + sizes.offset, 4 * _COMPONENTS)
-    bits = memory.member(_SHARED_DATA, aligned)
+    place, bits = shared.place(_ALL_FEATURES), shared[_ALIGNED_FEATURES]
+    data = facts.image.memory(facts.image.kernel).read(place, 4 * _COMPONENTS) if place else None
     if data is None or bits is None:
         return None
     return ComponentSizes(struct.unpack(f"<{_COMPONENTS}I", data), bits)

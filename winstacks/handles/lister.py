@@ -175,7 +175,7 @@ class HandleLister:
         wrong = status(StatusItem(StatusCode.CONTRADICTED, members=("ObjectTable",)))
         if listed is not None:
             return listed, wrong if table is None or table.address != listed.address else NOTHING
-        owners = self._tables.all_listed()
+        owners = self._tables.all_listed
         owner = owners.get(table.address) if owners and table is not None and table.address else 0
         # The list has the table for no process, for another process, or not any more.
         return _NO_TABLE if owner in self._processes else table, NOTHING if owner == 0 else wrong

@@ -14,7 +14,6 @@ from ..memory.decode.memory import WINDOW
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
-from ..memory.decode.structure import MissingMemberError
 from ..memory.image import KERNEL_PID, AddressSpace, Image
 from ..process import threadids as ids
 from ..process.handletables import HandleTable, HandleTables
@@ -72,11 +71,7 @@ Listed = Union[HandleEvent, Gap]
 
 def rings(image: Image, tables: HandleTables) -> Optional[HandleRings]:
     """Returns the reader of rings; None, with a warning, if the kernel's symbols do not describe them."""
-    try:
-        return HandleRings(image, tables)
-    except MissingMemberError as error:
-        image.lacks(error)
-        return None
+    return image.attempt(lambda: HandleRings(image, tables))
 
 
 class HandleRings:
@@ -134,7 +129,7 @@ class HandleRings:
         """Addresses of the rings to which handle tables lead; read only if a ring exists."""
         tables = [
             *map(self._tables.table_of, self._processes),
-            *map(self._tables.table_at, self._tables.all_listed()),
+            *map(self._tables.table_at, self._tables.all_listed),
         ]
         return {table.debug_info for table in tables if table is not None}
 

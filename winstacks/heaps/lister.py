@@ -158,9 +158,6 @@ class Heaps:
     def read(self, space: AddressSpace, keep: bool = False) -> Optional[HeapContents]:
         """Reads the heaps of one half of a process.
 
-        Args:
-            space: the half of a process; the kernel has no such heaps
-
         Returns:
             The contents of the heaps; None if no heap records who allocates. If this is unknown, the contents
             are empty and have a status: the status of the space, or `flags unreadable` (NtGlobalFlag is not

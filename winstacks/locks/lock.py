@@ -45,7 +45,6 @@ class Lock(NamedTuple):
         owner: thread that owns the lock; None if there is none, or it is unknown
         held, contended: whether a thread owns the lock, and whether one waits or waited for it; None if
             unreadable
-        status: faults of the lock; empty if there is none
         stack: stack of the creator; for some locks only the address of its caller is known
 
     The counts are members of RTL_PROCESS_LOCK_INFORMATION; a count that does not exist or cannot be read is

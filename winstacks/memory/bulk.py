@@ -165,11 +165,7 @@ def _within_a_page(
 
 
 def of_pieces(context: interfaces.context.ContextInterface, pieces: Iterable[pagetables.Piece]) -> Extents:
-    """Reads pieces of a range whose addresses in the layer below are known.
-
-    Args:
-        pieces: as `pagetables.mapping` yields them, in order
-    """
+    """Reads pieces of a range whose addresses in the layer below are known."""
     return Extents(_joined(_of_pieces(context, pieces)))
 
 

@@ -106,6 +106,7 @@ class AddressSpace(NamedTuple):
 
 Service = TypeVar("Service")
 Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 MAX_LAYERS = 4
 """Layers whose memory an image keeps, the most recently used: an image may have thousands."""
@@ -116,7 +117,6 @@ class Image:
 
     Attributes:
         machine: the machine; the space of a process of another bitness has its own
-        pointer_size: bytes of a pointer of the machine: 4 or 8
         arch: the machine as in the column Arch
         table_name: name of the kernel's symbol table, empty if no kernel can be walked
         base: canonical address of the kernel, 0 without a kernel
@@ -258,6 +258,15 @@ class Image:
             self.lacking[str(what)] = None
             vollog.warning(f"Missing from the kernel's symbols, so rows are missing or incomplete: {what}")
 
+    def attempt(self, make: Callable[[], Made]) -> Optional[Made]:
+        """Returns what a function makes, None if the symbols lack a needed member: a warning names the
+        member."""
+        try:
+            return make()
+        except MissingMemberError as error:
+            self.lacks(error)
+            return None
+
     def possible(self, items: Iterable[Item]) -> Iterator[Item]:
         """Yields items until the symbols lack a needed member: a warning names the member.
 
@@ -356,11 +365,7 @@ class Image:
         return self.memory_of(space.layer_name or str(self.layer.name), space.pointer_size)
 
     def memory_of(self, layer_name: str, pointer_size: int) -> Memory:
-        """Returns the memory of a layer, the same object each time while it is kept.
-
-        Args:
-            pointer_size: bytes of a pointer in the structures that will be read: 4 or 8
-        """
+        """Returns the memory of a layer, the same object each time while it is kept."""
         windows = self._windows.pop(layer_name, None)
         if windows is None:
             if len(self._windows) >= MAX_LAYERS:
@@ -388,7 +393,6 @@ class Image:
 
         Args:
             space: an address space that has page tables (its `layer_name` is not empty)
-            ranges: (start, end) of the readable ranges, canonical
         """
         return Memory(ReadWindows(self.reader(space.layer_name), WINDOW), space.pointer_size, ranges)
 

@@ -20,8 +20,4 @@ class ImageLayer(Protocol):
         """Returns the machine whose memory the layer holds."""
 
     def open_image(self, config_path: str, kernel_symbols: Optional[str] = None) -> Image:
-        """Returns the image.
-
-        Args:
-            kernel_symbols: the file of the kernel's symbol table, None if none was named
-        """
+        """Returns the image."""

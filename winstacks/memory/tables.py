@@ -207,7 +207,6 @@ def generations(kind: str, arch: str) -> List[str]:
 
     Args:
         kind: such as `std`
-        arch: `x64`, `x86` or `arm64`
 
     Raises:
         MissingTableError: there is no such file

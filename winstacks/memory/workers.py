@@ -110,7 +110,6 @@ class Workers:
     Args:
         prepare: called once in each worker at its start
         work: called in a worker with the number of a portion; yields the results, which must be picklable
-        count: number of workers
         share: bytes of memory that a worker may take beyond what it has at its start; None for no limit
         raised: errors of `work` that are raised in this process, too. After any other error the worker ends
     """

@@ -10,7 +10,7 @@ crash begins there, and the CONTEXT of the dump begins a second one.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Collection, FrozenSet, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Collection, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..memory import tables
 from ..memory.decode import text
@@ -23,7 +23,7 @@ from ..process.processors import Processor
 from ..process.thread import RUNNING, SavedContext, Thread, user_thread
 from ..stacklist.decode.bugchecks import context_parameter
 from ..traps.decode.context import decode_any
-from ..traps.state import context_layouts
+from ..traps.state import context_layouts, context_registers
 from .decode.crashed import IdentityLayout, crashed_thread
 from .decode.triage import TriageDump
 
@@ -73,12 +73,10 @@ class CrashedProcess(Processes):
         self,
         pids: Optional[Collection[int]] = None,
         offset: Optional[int] = None,
-        only: Optional[Collection[int]] = None,
     ) -> Iterator[AddressSpace]:
         """Yields the space of the process; see `AddressSpaces.list_spaces`."""
         space = self.space
-        selected = (not pids or space.pid in pids) and offset in (None, space.eprocess)
-        if selected and (only is None or space.eprocess in only):
+        if (not pids or space.pid in pids) and offset in (None, space.eprocess):
             yield space
 
     @cached_property
@@ -111,10 +109,9 @@ class CrashedProcess(Processes):
         offset: Optional[int] = None,
         tids: Optional[Collection[int]] = None,
         scan: bool = False,
-        only: Optional[Collection[int]] = None,
     ) -> Iterator[Thread]:
         """Yields the thread."""
-        if any(True for _ in self.list_spaces(pids, offset, only)):
+        if any(True for _ in self.list_spaces(pids, offset)):
             thread = self._thread
             if not tids or thread.tid in tids:
                 yield thread
@@ -208,7 +205,9 @@ class CrashedProcess(Processes):
     def _switched_out(self) -> bool:
         """Whether the thread did not run: KTHREAD.State says so, and the dump has no registers of it."""
         state = self._crashed.member("state")
-        return state not in (None, RUNNING) and self._registers(self._dump.context.data) is None
+        return (
+            state not in (None, RUNNING) and context_registers(self._image, self._dump.context.data) is None
+        )
 
     @property
     def _code(self) -> Optional[int]:
@@ -220,9 +219,9 @@ class CrashedProcess(Processes):
         The CONTEXT of the dump may be from KeBugCheckEx, which ran after the exception.
         """
         machine, data = self._image.machine, self._dump.context.data
-        dump = self._registers(data)
+        dump = context_registers(self._image, data)
         met = self._of_exception()
-        differ = met is not None and self._registers(met.data) != dump
+        differ = met is not None and context_registers(self._image, met.data) != dump
         if met is not None and differ:
             yield met
         if dump is not None or not differ:
@@ -235,7 +234,7 @@ class CrashedProcess(Processes):
         three parameters of the bug check; the fourth parameter lies on the stack (measured: 19041).
         """
         machine, code = self._image.machine, self._code
-        registers = self._registers(self._dump.context.data) or {}
+        registers = context_registers(self._image, self._dump.context.data) or {}
         if machine is not Machine.AMD64 or code is None or "Rip" not in registers:
             return frozenset()
         first, *passed = (registers.get(name) for name in ("Rcx", "Rdx", "R8", "R9"))
@@ -243,11 +242,6 @@ class CrashedProcess(Processes):
         fifth = self._image.memory(self._image.kernel).number(registers["Rsp"] + _FIFTH_ARGUMENT, 8)
         called = first in (code, code & ~_IN_SMALL_DUMPS) and tuple(passed) == parameters[:3]
         return frozenset([registers["Rip"]] if called and fifth in (None, parameters[3]) else ())
-
-    def _registers(self, data: bytes) -> Optional[Mapping[str, int]]:
-        """Returns the registers in the bytes of a CONTEXT, None if the bytes are no CONTEXT."""
-        found = decode_any(context_layouts(self._image, self._image.machine), lambda size: data).context
-        return None if found is None else found.registers
 
     def _of_exception(self) -> Optional[SavedContext]:
         """Returns the CONTEXT to which a parameter of the bug check leads, None if the dump lacks it."""
@@ -276,11 +270,7 @@ def _identity_layouts(image: Image, dump: TriageDump) -> List[IdentityLayout]:
 
 
 def table_of_build(kind: str, arch: str, build: int) -> str:
-    """Returns the version of this project's table for a build, or for the nearest earlier build.
-
-    Args:
-        kind: one of `tables.KINDS`
-    """
+    """Returns the version of this project's table for a build, or for the nearest earlier build."""
     versions = tables.generations(kind, arch)
     since = {version: (*tables.version(version)[2:3], 0)[0] for version in versions}
     return next((version for version in versions if since[version] <= build), versions[-1])

@@ -16,8 +16,7 @@ from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
 from ..process.thread import SavedContext
-from ..traps.decode.context import decode_any
-from ..traps.state import context_layouts
+from ..traps.state import context_registers
 from .decode.dumpfile import Minidump
 from .decode.memory import MemoryRange, memory_ranges, range_at
 from .decode.threads import ExceptionStream, context, exception_stream
@@ -26,11 +25,7 @@ _ACCESS_VIOLATION, _EXECUTION = 0xC0000005, 8
 
 
 class ExceptionContext:
-    """The exception of a dump and its registers.
-
-    Attributes:
-        stream: ExceptionStream, None without one
-    """
+    """The exception of a dump and its registers."""
 
     def __init__(self, image: Image, dump: Minidump) -> None:
         self._image = image
@@ -45,7 +40,8 @@ class ExceptionContext:
     def saved(self) -> Optional[SavedContext]:
         """Returns the registers at the exception; None if the dump has no valid CONTEXT of it."""
         data = b"" if self.stream is None else context(self._dump, self.stream.ThreadContext)[0]
-        return SavedContext(self._image.machine, data) if self.registers(data) is not None else None
+        known = context_registers(self._image, data) is not None
+        return SavedContext(self._image.machine, data) if known else None
 
     def status_of(self, tid: int) -> Status:
         """Returns the status of a thread: the exception that it raised, and whether its registers are
@@ -75,19 +71,14 @@ class ExceptionContext:
             own: registers of the thread when the dump was written
         """
         met = self.saved() if tid == self.tid else None
-        if met is None or _same(self.registers(met.data), self.registers(own.data)):
+        if met is None or _same(*(context_registers(self._image, saved.data) for saved in (met, own))):
             return [own]
         return [met, own._replace(later=True)]
-
-    def registers(self, data: bytes) -> Optional[Mapping[str, int]]:
-        """Returns the registers in the bytes of a CONTEXT, None if the bytes are no CONTEXT."""
-        found = decode_any(context_layouts(self._image, self._image.machine), lambda size: data).context
-        return None if found is None else found.registers
 
     def stack(self, saved: SavedContext) -> Optional[Tuple[int, int]]:
         """Returns limits of a stack without others: the memory of the dump around the stack pointer, None if
         the dump lacks it."""
-        sp = (self.registers(saved.data) or {}).get(self._image.machine.sp_register)
+        sp = (context_registers(self._image, saved.data) or {}).get(self._image.machine.sp_register)
         around = None if sp is None else range_at(self._ranges, sp)
         return None if around is None else (around.start, around.start + around.length)
 

@@ -26,11 +26,7 @@ _SECOND = 10_000_000
 
 
 class DumpFacts:
-    """The provider of `machine_facts`. A dump names no computer and no boot time.
-
-    Args:
-        system: SystemInfoStream, None without one
-    """
+    """The provider of `machine_facts`. A dump names no computer and no boot time."""
 
     def __init__(self, dump: Minidump, system: Optional[SystemInfo]) -> None:
         self._dump = dump

@@ -20,7 +20,6 @@ class HandleRecords(NamedTuple):
     """The handles of a dump.
 
     Attributes:
-        whole: whether the whole table could be read
         lost: names of unknown members, once for each entry: they are 0 or empty there
     """
 

@@ -55,8 +55,6 @@ def kernel_table(
     """Returns the name of the kernel's symbol table, empty without one.
 
     Args:
-        context: the context whose symbol space takes the table
-        config_path: path for the table's configuration
         base: address of the kernel, 0 if it is unknown
         named: the file that the user named; None: search the symbol path
 

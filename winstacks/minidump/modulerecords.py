@@ -40,12 +40,7 @@ class ModuleRecord(NamedTuple):
 
 
 class ModuleRecords:
-    """Makes records of modules.
-
-    Args:
-        halves: the halves of the process that the dump has
-        end: the first address beyond the process
-    """
+    """Makes records of modules."""
 
     def __init__(
         self, image: Image, symbolizer: Symbolizer, halves: Sequence[AddressSpace], end: int
@@ -116,8 +111,7 @@ class ModuleRecords:
         """
         remembered = RememberedModules(self._image)
         found: Dict[Tuple[int, int, int, int, str], MinidumpUnloadedModule] = {}
-        process = self._symbolizer.for_space(self._halves[0]).process
-        ntdlls = {} if process is None else process.ntdlls
+        ntdlls = self._symbolizer.for_space(self._halves[0]).process.ntdlls
         for half in self._halves:
             ntdll = ntdlls.get(half.machine)
             known = None if ntdll is None else self._symbolizer.for_space(half).module_at(ntdll.base)
@@ -137,11 +131,7 @@ class ModuleRecords:
 
 
 def halves_of(native: AddressSpace, wow64: Optional[AddressSpace], machine: Machine) -> List[AddressSpace]:
-    """Returns the halves of a process that belong in a dump of one machine.
-
-    Args:
-        wow64: the 32-bit half, None without one
-    """
+    """Returns the halves of a process that belong in a dump of one machine."""
     if machine is native.machine:
         return [native] if wow64 is None else [native, wow64]
     return [] if wow64 is None else [wow64]

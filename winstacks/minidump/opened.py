@@ -97,19 +97,12 @@ def lacks(dump: Minidump) -> List[str]:
 
 
 def dump_of(context: interfaces.context.ContextInterface, layer_name: str) -> Minidump:
-    """Returns the file of a dump.
-
-    Args:
-        layer_name: the layer over the dump
-    """
+    """Returns the file of a dump."""
     return minidump(context.layers[context.layers[layer_name].dependencies[0]])
 
 
 def machine_of(context: interfaces.context.ContextInterface, layer_name: str) -> Machine:
     """Returns the machine of a dump.
-
-    Args:
-        layer_name: the layer over the dump
 
     Raises:
         UnsupportedMachineError: the machine is not supported, or nothing in the dump shows it
@@ -132,7 +125,6 @@ def image_of(context: interfaces.context.ContextInterface, layer_name: str, conf
     """Returns the image of a dump: one process without a kernel.
 
     Args:
-        layer_name: the layer over the dump
         config_path: path for the configuration of this project's symbol tables
 
     Raises:

@@ -66,8 +66,6 @@ class StreamFigures(NamedTuple):
     """The figures of a finished stream.
 
     Attributes:
-        name: name in MINIDUMP_STREAM_TYPE
-        entries: number of its structures
         status: what could not be listed from the image
     """
 
@@ -80,7 +78,6 @@ class ProcessDump:
     """A process as a minidump.
 
     Args:
-        process: a process that has page tables
         machine: the native machine of the process, or I386 for its 32-bit half
         custody: origin of the dump: the text of CommentStreamW
         offset: address of the _EPROCESS, if no list holds the process

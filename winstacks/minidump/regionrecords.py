@@ -38,10 +38,6 @@ class Absence(NamedTuple):
 class RegionRecords:
     """Makes the regions of a dump.
 
-    Args:
-        regions: the VADs, by address
-        end: the first address beyond the process
-
     Attributes:
         absences: the VADs that are not wholly in the image
         cut: whether there are more regions than a dump may have

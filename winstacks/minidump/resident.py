@@ -39,7 +39,6 @@ class ResidentMemory:
 
     Args:
         space: the native half of a process that has page tables
-        end: the first address beyond the process
 
     Attributes:
         ranges: start and size of each range, alternating; ascending and never adjacent

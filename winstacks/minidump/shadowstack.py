@@ -32,11 +32,7 @@ _LEAST_ADDRESS = 0x10000
 
 
 class ShadowStacks:
-    """The shadow stacks in the memory of a dump.
-
-    Args:
-        ranges: the memory of the dump, sorted and disjoint
-    """
+    """The shadow stacks in the memory of a dump."""
 
     def __init__(self, dump: Minidump, ranges: Sequence[MemoryRange]) -> None:
         self._dump = dump

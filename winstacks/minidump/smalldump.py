@@ -99,19 +99,12 @@ def lacks(dump: TriageDump) -> List[str]:
 
 
 def dump_of(context: interfaces.context.ContextInterface, layer_name: str) -> TriageDump:
-    """Returns the file of a dump.
-
-    Args:
-        layer_name: the layer over the dump
-    """
+    """Returns the file of a dump."""
     return small_dump(context.layers[context.layers[layer_name].dependencies[0]])
 
 
 def machine_of(context: interfaces.context.ContextInterface, layer_name: str) -> Machine:
     """Returns the machine of a dump.
-
-    Args:
-        layer_name: the layer over the dump
 
     Raises:
         UnsupportedMachineError: the machine is not supported; the text is a sentence for users
@@ -126,11 +119,6 @@ def image_of(
     kernel_symbols: Optional[str] = None,
 ) -> Image:
     """Returns the image of a dump.
-
-    Args:
-        layer_name: the layer over the dump
-        config_path: path for the configuration of this project's symbol tables
-        kernel_symbols: file of the kernel's symbol table; None: search the symbol path
 
     Raises:
         UnsupportedMachineError: the machine is not supported; the text is a sentence for users

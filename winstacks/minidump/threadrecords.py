@@ -54,16 +54,12 @@ class ThreadRecord(NamedTuple):
     """A thread of a dump.
 
     Attributes:
-        suspended: SuspendCount
-        priorities: PriorityClass and Priority
         teb: address of the TEB in the half that the dump has
         flags: ContextFlags of the CONTEXT; None if no register is known
         states: state of the registers, one for each CONTEXT that a reader will find
         stack: the stack pointer and the end of the stack; 0 if unknown
-        name: name of the thread, None without one
         kept: trap frames that callbacks to user mode keep, newest first: address and bytes (x86)
         lost: members whose value is not in the image; they are 0
-        status: faults of the registers
     """
 
     info: ThreadInfo
@@ -93,8 +89,7 @@ class ThreadRecords:
             name: {member: image.types[name].first_member(*paths) for member, paths in members.items()}
             for name, members in (("_ETHREAD", _THREAD), ("_EPROCESS", _PROCESS))
         }
-        tick = image.symbol("KeMaximumIncrement")
-        self._tick = None if tick is None else self._kernel.number(tick, 4)
+        self._tick = self._kernel.number(image.symbol("KeMaximumIncrement"), 4)
 
     def list_records(
         self, space: AddressSpace, machine: Machine, offset: Optional[int] = None
@@ -104,7 +99,6 @@ class ThreadRecords:
         Args:
             space: the native half of the process
             machine: machine of the contexts: the space's machine, or I386 for the 32-bit half
-            offset: address of the _EPROCESS, if no list holds the process
 
         Yields:
             Threads; a thread has no record if the image lacks it or its ID, so that it cannot be in a dump.

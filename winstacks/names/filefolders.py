@@ -140,7 +140,6 @@ class FileFolder:
         """Yields the files with a name, plain or in the folder `key` of a symbol server, as PDBs have.
 
         Args:
-            name: file name from the image: only its last component counts
             key: name of the build folder, in any case
         """
         last = last_component(name)
@@ -157,12 +156,7 @@ class FileFolder:
                     yield _candidate(path, entry.kind)
 
     def _files_in_folder(self, folder: str, name: str, builds: _Builds) -> Iterator[Candidate]:
-        """Yields the files with a name in a folder, or in build folders below it.
-
-        Args:
-            name: file name in lower case
-            builds: pairs of TimeDateStamp and SizeOfImage in whole pages; all builds if empty
-        """
+        """Yields the files with a name in a folder, or in build folders below it."""
         for number, entry in enumerate(self._listings[folder].get(name, ())):
             path = os.path.join(folder, entry.name)
             if number >= MAX_SPELLINGS:
@@ -175,12 +169,7 @@ class FileFolder:
                 yield _candidate(path, entry.kind)
 
     def _files_in_builds(self, folder: str, name: str, builds: _Builds) -> Iterator[Candidate]:
-        """Yields the files with a name in the build folders of a symbol server's folder.
-
-        Args:
-            name: file name in lower case
-            builds: pairs of TimeDateStamp and SizeOfImage in whole pages; all builds if empty
-        """
+        """Yields the files with a name in the build folders of a symbol server's folder."""
         listing = self._listings[folder]
         keys = [key for key in listing if _build(key) in builds] if builds else list(listing)[:MAX_BUILDS]
         yield from self._in_builds(folder, name, keys)

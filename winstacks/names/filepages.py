@@ -21,11 +21,7 @@ class FilePages(NamedTuple):
     base: int
 
     def fill(self, found: Extents, rva: int, length: int) -> Extents:
-        """Returns the present parts of a range, with the file's bytes in the gaps.
-
-        Args:
-            found: the present parts of the range, by RVA
-        """
+        """Returns the present parts of a range, with the file's bytes in the gaps."""
         gaps = list(_gaps(found, rva, rva + length))
         if not gaps:
             return found

@@ -11,6 +11,7 @@ parts from which the result was derived: the same physical pages, or equal bytes
 
 from __future__ import annotations
 
+import functools
 import weakref
 from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
@@ -206,7 +207,6 @@ class ImageParts:
         self._records: Sequence[int] = ()
         self._length: Callable[[int], int] = _no_record
         self._record_word: Optional[StatusCode] = None
-        self._runs: Optional[List[Tuple[int, int]]] = None
 
     def load(self, part: Optional[StatusCode], rva: int, length: int) -> Extents:
         """Returns the present parts of a range, by RVA.
@@ -236,8 +236,6 @@ class ImageParts:
 
         The status is empty if no bytes differ, but some are missing in the process or in the section only.
         """
-        if self._runs is None:
-            self._runs = list(self._page_runs())
         changed = set()
         for low, high in self._runs:
             if not reader.same_pages(low, high - low):
@@ -278,6 +276,10 @@ class ImageParts:
             if changed_parts
             else None,
         )
+
+    @functools.cached_property
+    def _runs(self) -> List[Tuple[int, int]]:
+        return list(self._page_runs())
 
     def _page_runs(self) -> Iterator[Tuple[int, int]]:
         """Yields (start, end) of runs of adjacent pages that hold parts."""

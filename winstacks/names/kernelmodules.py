@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from typing import Collection, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
+import functools
+from typing import Collection, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 from volatility3.framework import exceptions
 
@@ -30,7 +31,6 @@ class Module(NamedTuple):
 
     Attributes:
         name: name before the `!` of symbols, such as `nt`
-        file: name of its file in the loader's list
         status: faults of its entry in that list; empty for none
     """
 
@@ -83,7 +83,6 @@ class KernelModules:
 
     def __init__(self, image: Image) -> None:
         self._image = image
-        self._session_layers: Optional[List[str]] = None
         self._probes = MAX_PROBES
 
     def list_modules(self, kernel_start: int) -> Tuple[List[Module], bool]:
@@ -160,20 +159,17 @@ class KernelModules:
         kernel_layer = self._image.layer
         if kernel_layer.is_valid(bulk.masked(kernel_layer, module.base)):
             return str(kernel_layer.name)
-        if self._session_layers is None:
-            self._session_layers = list(self._list_session_layers())
         for layer_name in self._session_layers:
             layer = self._image.context.layers[layer_name]
             if layer.is_valid(bulk.masked(layer, module.base)):
                 return layer_name
         return str(kernel_layer.name)
 
-    def _list_session_layers(self) -> Iterator[str]:
-        """Yields the layer name of one process of each session, the process with the lowest _EPROCESS."""
+    @functools.cached_property
+    def _session_layers(self) -> List[str]:
+        """The layer name of one process of each session, the process with the lowest _EPROCESS."""
         sessions: Dict[int, Tuple[int, str]] = {}
-        if not self._image.table_name:
-            return
-        for space in AddressSpaces.list_spaces(self._image):
+        for space in AddressSpaces.list_spaces(self._image) if self._image.table_name else ():
             if not space.eprocess or space.wow64 or not space.layer_name:
                 continue
             try:
@@ -183,8 +179,7 @@ class KernelModules:
             if isinstance(session, int):
                 candidate = space.eprocess, space.layer_name
                 sessions[int(session)] = min(sessions.get(int(session), candidate), candidate)
-        for _, (_, layer_name) in sorted(sessions.items()):
-            yield layer_name
+        return [layer_name for _, (_, layer_name) in sorted(sessions.items())]
 
     def _kernel_size(self) -> int:
         """Returns the size of the kernel from its headers, for a list that lacks the kernel. One page if the

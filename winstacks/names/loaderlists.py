@@ -28,8 +28,6 @@ class LoaderEntry(NamedTuple):
     """An entry of the loader lists. Addresses are canonical.
 
     Attributes:
-        base: DllBase
-        size: SizeOfImage, bytes
         name: BaseDllName, empty if unreadable
         orders: bit for each list that holds the entry: 1 for load order, 2 for memory order
         entry_point: EntryPoint, 0 if there is none
@@ -51,7 +49,6 @@ class LoaderDetails(NamedTuple):
     Attributes:
         stamp: TimeDateStamp. Entries of processes always have it, entries of the kernel since Windows 10
             (public symbols of _KLDR_DATA_TABLE_ENTRY)
-        path: FullDllName
         code_view: RSDS record, which only the module list of a dump has
     """
 
@@ -156,7 +153,6 @@ class LoaderLists:
 
         Args:
             space: the kernel, or the half of a process that has the entry
-            entry: an entry from `process_modules` or `kernel_modules`
         """
         layout, memory = self._layout_for(space), self._image.memory(space)
         kernel_entry = self._image.types.find("_KLDR_DATA_TABLE_ENTRY")
@@ -172,7 +168,6 @@ class _LoaderLayout:
         orders: for each list the offsets of its head in _PEB_LDR_DATA and of its links in an entry
         base, entry_point, size, name: the members DllBase, EntryPoint, SizeOfImage, BaseDllName of an entry
         length: bytes of an entry up to the end of the last of these members
-        stamp: the member TimeDateStamp of a process's entry, None if the symbols lack it
     """
 
     def __init__(self, types: Structures) -> None:

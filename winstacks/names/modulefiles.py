@@ -45,7 +45,6 @@ class ModuleClaims(NamedTuple):
     Attributes:
         names: possible names of the file; hostile text from the image
         builds: builds according to the loader's entry and the headers; usually one
-        code_view: RSDS record of the module, None if it is not in the image
     """
 
     names: Tuple[str, ...]

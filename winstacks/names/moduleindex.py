@@ -28,6 +28,7 @@ from .decode.hybrid import CodeMap, read_code_map
 from .decode.pe import CodeView, HeaderError, Headers
 from .decode.peimage import PeImage
 from .decode.rules import ExportNames, NameTable, PdbNames, sort_labels
+from .decode.unwindinfo import RuntimeFunction
 from .imagereader import ImageParts, ImageReader
 from .pdbsymbols import PdbSymbols, SymbolArrays
 
@@ -63,8 +64,6 @@ class ModuleIndex(NamedTuple):
         functions: function table of x64 or ARM64, None on x86 and if it cannot be read
         names: names by RVA: symbols of the PDB or, without a PDB, exports
         status: parts that could not be read, or that differ; empty for none
-        file: the module's file, from which missing pages come; None if there is none
-        hybrid: kinds of code of an image for ARM64EC, None for any other image
     """
 
     headers: Optional[Headers]
@@ -76,13 +75,18 @@ class ModuleIndex(NamedTuple):
     file: Optional[PeImage] = None
     hybrid: Optional[CodeMap] = None
 
+    @property
+    def sections(self) -> Tuple[pe.Section, ...]:
+        """The sections that are not empty, by RVA; none without headers."""
+        return () if self.headers is None else self.headers.sections
+
+    def find_entry(self, rva: int) -> Optional[RuntimeFunction]:
+        """Returns the entry of the function table for the code at an RVA, None if there is none."""
+        return None if self.functions is None else self.functions.find_entry(rva)
+
 
 class _Room:
-    """A budget of exports for the modules of one process. A module that is read again gets the same limit.
-
-    Attributes:
-        used: exports that have been read
-    """
+    """A budget of exports for the modules of one process. A module that is read again gets the same limit."""
 
     def __init__(self, most: int) -> None:
         self.used = 0
@@ -138,9 +142,7 @@ class ModuleIndexes:
         """Returns the index of the module at an address.
 
         Args:
-            view: the module's section, None if it has none
             table: the module's symbols, if the caller has loaded them (the kernel's)
-            file: the module's file, which has the pages that memory lacks; None if there is none
             listed: returns the RSDS record that a list of modules has, for a module whose headers are absent
         """
         if self._last[0] != layer_name:
@@ -156,7 +158,7 @@ class ModuleIndexes:
 
     def _of_list(self, index: ModuleIndex, codeview: Optional[CodeView]) -> ModuleIndex:
         """Returns an index with the symbols of the PDB that a list of modules names."""
-        symbols = None if codeview is None else self._pdbs.find_symbols(codeview)
+        symbols = self._pdbs.find_symbols(codeview)
         if symbols is None:
             return index
         names = PdbNames(symbols.rvas, symbols.names)
@@ -215,8 +217,7 @@ class ModuleIndexes:
             room.count_exports(base, shared.exports)
             return shared.module
         index = shared.module
-        sections = () if index.headers is None else index.headers.sections
-        names = ExportNames([], [], sections, index.functions)
+        names = ExportNames([], [], index.sections, index.functions)
         return index._replace(names=names, status=status(index.status, StatusCode.EXPORTS_INCOMPLETE))
 
     def _room(self, layer_name: str, shared: bool) -> _Room:
@@ -238,9 +239,7 @@ class ModuleIndexes:
         except HeaderError as error:
             return _BuiltIndex(_without_headers(table, status(error.code, parts.file_status())), parts, 0)
         codeview = pe.read_codeview(parts.read, headers)
-        symbols = pdbsymbols.from_table(table) if table is not None else None
-        if symbols is None and codeview is not None:
-            symbols = self._pdbs.find_symbols(codeview)
+        symbols = self._pdbs.find_symbols(codeview) if table is None else pdbsymbols.from_table(table)
         functions, faults = _functions(reader, headers, parts)
         count = 0
         if symbols is None:

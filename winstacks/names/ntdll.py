@@ -28,11 +28,7 @@ MAX_IMAGE = 0x1000000
 
 
 class Ntdll(NamedTuple):
-    """An ntdll in an address space.
-
-    Attributes:
-        view: section of the image, None if there is none
-    """
+    """An ntdll in an address space."""
 
     space: AddressSpace
     base: int
@@ -134,11 +130,7 @@ class Ntdlls:
 
 
 def _writable(headers: Optional[pe.Headers], size: int) -> List[Tuple[int, int]]:
-    """Returns (RVA, length) of the writable sections of an image, and of pages in no section.
-
-    Args:
-        headers: headers of the image, None if unknown
-    """
+    """Returns (RVA, length) of the writable sections of an image, and of pages in no section."""
     if headers is None or not headers.sections:
         return [(0, size)]
     ranges = [(part.start, part.end) for part in headers.sections if part.characteristics & pe.MEM_WRITE]

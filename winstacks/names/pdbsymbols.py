@@ -62,7 +62,6 @@ class SymbolArrays(NamedTuple):
 
     Attributes:
         rvas: RVAs with a symbol, ascending, each once
-        names: best name of each RVA, in the same order
         by_name: `symbols` of the ISF by name: a dictionary with `address`, the RVA
     """
 
@@ -134,8 +133,13 @@ class PdbSymbols:
         self._given = image.service(pdb_files)
         self._found: Dict[CodeView, Optional[SymbolArrays]] = {}
 
-    def find_symbols(self, pdb: CodeView) -> Optional[SymbolArrays]:
-        """Returns the symbols of a PDB, None if Volatility lacks them. A missing PDB is logged once."""
+    def find_symbols(self, pdb: Optional[CodeView]) -> Optional[SymbolArrays]:
+        """Returns the symbols of a PDB, None if Volatility lacks them or without a record that names a PDB.
+
+        A missing PDB is logged once.
+        """
+        if pdb is None:
+            return None
         if pdb not in self._found:
             self._found[pdb] = self._search_pdb(pdb)
         return self._found[pdb]

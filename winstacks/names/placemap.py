@@ -8,6 +8,8 @@ import functools
 import logging
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
 
+from volatility3.framework import interfaces
+
 from ..memory.decode import ranges
 from ..memory.decode.machine import Machine
 from ..memory.decode.pagetable import PAGE_SIZE
@@ -15,11 +17,12 @@ from ..memory.decode.status import has_status, status
 from ..memory.decode.statuscodes import StatusCode, words_that
 from ..memory.decode.statusmeanings import Means
 from ..memory.image import AddressSpace, Image
+from ..process.sections import SectionView
 from . import moduleindex
 from .decode.pe import CodeView
 from .imagereader import ImageReader
 from .kernelmodules import KernelModules, Module
-from .loaderlists import LoaderEntry, module_lists
+from .loaderlists import module_lists
 from .moduleindex import ModuleIndex, ModuleIndexes
 from .places import (
     LIST_INCOMPLETE,
@@ -90,28 +93,24 @@ class PlaceMap:
         self._roms = RomArea(image)
         self._unlisted = UnlistedDrivers(image, self._kernel_index)
         self.halves = _find_halves(image)
-        self._kernel_spans: Optional[List[Span]] = None
         self._unlisted_logged = False
 
+    @functools.cached_property
     def kernel(self) -> List[Span]:
-        """Returns the places of the kernel's half by address; they are the same in every address space."""
-        if self._kernel_spans is None:
-            start = self.halves.kernel_start
-            modules, whole = self._drivers.list_modules(start)
-            listed = self._has_list(self._image.kernel)
-            if listed and not whole:
-                vollog.warning(
-                    "The kernel's list of modules is broken: a module may be missing from the names"
-                )
-            spans: List[Span] = [(module.base, module.end, self._kernel_place(module)) for module in modules]
-            unloaded, unloaded_missing = self._unloaded.drivers(start)
-            if not listed:
-                spans.append((start, self.halves.top, UncertainPlace(NO_LIST)))
-            elif not whole or unloaded_missing:
-                gap_name = NO_MODULE._replace(status=unloaded_missing) if whole else LIST_INCOMPLETE
-                spans.append((start, self.halves.top, self._gap(UnsureGap, gap_name)))
-            self._kernel_spans = _with_unloaded(ranges.flatten(spans), unloaded)
-        return self._kernel_spans
+        """The places of the kernel's half by address; they are the same in every address space."""
+        start = self.halves.kernel_start
+        modules, whole = self._drivers.list_modules(start)
+        listed = self._has_list(self._image.kernel)
+        if listed and not whole:
+            vollog.warning("The kernel's list of modules is broken: a module may be missing from the names")
+        spans: List[Span] = [(module.base, module.end, self._kernel_place(module)) for module in modules]
+        unloaded, unloaded_missing = self._unloaded.drivers(start)
+        if not listed:
+            spans.append((start, self.halves.top, UncertainPlace(NO_LIST)))
+        elif not whole or unloaded_missing:
+            gap_name = NO_MODULE._replace(status=unloaded_missing) if whole else LIST_INCOMPLETE
+            spans.append((start, self.halves.top, self._gap(UnsureGap, gap_name)))
+        return _with_unloaded(ranges.flatten(spans), unloaded)
 
     def process(self, halves: Sequence[AddressSpace]) -> Tuple[List[Span], ProcessModules]:
         """Returns the places of a process's user half by address, and the modules and VADs behind them.
@@ -205,14 +204,22 @@ class PlaceMap:
     def _kernel_index(self, module: Module) -> ModuleIndex:
         """Returns the index of a module of the kernel; a missing file is logged if it would help."""
         table = self._image.symbol_table() if module.base == self._image.base else None
-        reader = self._kernel_reader(module)
-        entry = self._entries.get(module.base)
-        listed = functools.partial(self._listed, None if entry is None else (self._image.kernel, entry))
+        return self._index(self._kernel_reader(module), module, self._entries.get(module.base), None, table)
+
+    def _index(
+        self,
+        reader: ImageReader,
+        module: Module,
+        entry: Optional[Entry],
+        view: Optional[SectionView],
+        table: Optional[interfaces.symbols.SymbolTableInterface] = None,
+    ) -> ModuleIndex:
+        listed = functools.partial(self._listed, entry)
         index = self._indexes.get(
-            reader.layer_name, module.base, module.size, table=table, file=reader.file, listed=listed
+            reader.layer_name, module.base, module.size, view, table, reader.file, listed
         )
-        if self._witnesses.files.advise and reader.file is None and has_status(index.status, *_LACKING):
-            self._witnesses.lacks(reader, module.file, None if entry is None else (self._image.kernel, entry))
+        if reader.file is None and has_status(index.status, *_LACKING):
+            self._witnesses.lacks(reader, module.file, entry)
         return index
 
     def _listed(self, entry: Optional[Entry]) -> Optional[CodeView]:
@@ -225,17 +232,13 @@ class PlaceMap:
         reader = ImageReader(self._image, layer_name, module.base, module.size)
         if not self._witnesses.files.given:
             return reader
-        entry = self._entries.get(module.base)
-        file = self._witnesses.find_file(
-            reader, module.file, None if entry is None else (self._image.kernel, entry)
-        )
-        return reader if file is None else reader.with_file(file)
+        return self._witnesses.with_file(reader, module.file, self._entries.get(module.base))
 
     @functools.cached_property
-    def _entries(self) -> Dict[int, LoaderEntry]:
+    def _entries(self) -> Dict[int, Entry]:
         """The entries of the kernel's module list, by base address."""
         listed, _ = self._image.service(module_lists).kernel_modules() if self._image.base else ([], True)
-        return {entry.base: entry for entry in listed}
+        return {entry.base: (self._image.kernel, entry) for entry in listed}
 
     def _user_index(self, layer_name: str, module: Module, process: ProcessModules) -> ModuleIndex:
         """Returns the index of a module of a process; a missing file is logged if it would help."""
@@ -243,20 +246,15 @@ class PlaceMap:
             return moduleindex.without_anything(status(StatusCode.PAGE_TABLES_UNREADABLE))
         view = self._modules.section_view(module, process.vads)
         reader = self._reader(layer_name, module, process)
-        listed = functools.partial(self._listed, process.entries.get(module.base))
-        index = self._indexes.get(layer_name, module.base, module.size, view, file=reader.file, listed=listed)
-        if reader.file is None and has_status(index.status, *_LACKING):
-            self._witnesses.lacks(reader, module.file, process.entries.get(module.base))
-        return index
+        return self._index(reader, module, process.entries.get(module.base), view)
 
     def _reader(self, layer_name: str, module: Module, process: ProcessModules) -> ImageReader:
         """Returns a reader of a module of a process, with its file if the examiner gave it."""
         view = self._modules.section_view(module, process.vads)
         reader = ImageReader(self._image, layer_name, module.base, module.size, view)
-        if not self._witnesses.files.given or not layer_name:
+        if not layer_name:
             return reader
-        file = self._witnesses.find_file(reader, module.file, process.entries.get(module.base))
-        return reader if file is None else reader.with_file(file)
+        return self._witnesses.with_file(reader, module.file, process.entries.get(module.base))
 
 
 def _find_halves(image: Image) -> Halves:

@@ -93,7 +93,6 @@ class RegisteredTable(NamedTuple):
     """An element of the list of function tables. Addresses are canonical.
 
     Attributes:
-        base: the address to which the RVAs in the entries are relative
         callback: address of the function that returns the entry of an address, 0 if the table has entries
     """
 
@@ -223,9 +222,8 @@ def unwind_tables(image: Image, space: AddressSpace, names: AddressNamer) -> Lis
     if space.kernel or space.machine is Machine.I386 or not space.layer_name:
         return []
     memory = image.memory(space)
-    vads = () if names.process is None else names.process.vads
     listed = image.service(dynamic_tables).list_tables(space)
-    own = registered(memory, image, names, vads).tables
+    own = registered(memory, image, names, names.process.vads).tables
     return [table for table in (*listed, *_entries(memory, own)) if not _tells_nothing(memory, table)]
 
 
@@ -283,8 +281,8 @@ def _proven(ntdll: KnownModule, memory: Memory, vads: Sequence[Region], layout: 
 
 def _pointers(ntdll: KnownModule, memory: Memory) -> Iterator[Tuple[int, int]]:
     """Yields the address and the value of each aligned pointer in the writable data of ntdll, 0 left out."""
-    headers, base, left = ntdll.image.headers, ntdll.module.base, MAX_DATA
-    for section in () if headers is None else headers.sections:
+    base, left = ntdll.module.base, MAX_DATA
+    for section in ntdll.image.sections:
         if not section.characteristics & pe.MEM_WRITE:
             continue
         size = max(min(section.end, ntdll.module.size) - section.start, 0)

@@ -19,14 +19,16 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 from volatility3.framework import constants
 
 from ..memory.image import AddressSpace, Image
+from ..process.regions import Region
 from ..process.spaces import AddressSpaces
+from .decode.rules import Label
 from .imagereader import ImageReader
 from .kernelmodules import Module
 from .moduleindex import ModuleIndex, ModuleIndexes
 from .pdbsymbols import PdbSymbols
 from .placemap import PlaceMap
 from .places import FUZZY, FUZZY_FRAME, NOT_CANONICAL, ZERO, AnyPlace, ModulePlace, Name, OverlapPlace
-from .usermodules import ProcessModules
+from .usermodules import NO_PROCESS, ProcessModules, vad_at
 
 __all__ = ["AddressNamer", "KnownModule", "Name", "Symbolizer"]
 
@@ -47,13 +49,21 @@ class KnownModule(NamedTuple):
     """A module of an address space.
 
     Attributes:
-        image: index of its names and tables, by RVA
         open_reader: opens the image as the process has it; None for a module of the kernel
     """
 
     module: Module
     image: ModuleIndex
     open_reader: Optional[Callable[[], ImageReader]] = None
+
+    def label_at(self, address: int) -> Optional[Label]:
+        """Returns the label that names an address of the module, None if there is none."""
+        return self.image.names.find_label(address - self.module.base)
+
+    def begins_at(self, address: int) -> Optional[Label]:
+        """Returns the label that is exactly at an address of the module, None if there is none."""
+        label = self.label_at(address)
+        return label if label is not None and label[0] == address - self.module.base else None
 
 
 class Symbolizer:
@@ -109,14 +119,14 @@ class Symbolizer:
         kernel = [] if self._kernel_names is None else [self._kernel_names]
         return [*kernel, *self._names.values()]
 
-    def places_of(self, space: AddressSpace) -> Tuple[List[int], List[AnyPlace], Optional[ProcessModules]]:
+    def places_of(self, space: AddressSpace) -> Tuple[List[int], List[AnyPlace], ProcessModules]:
         """Returns the places of an address space.
 
         Returns:
-            The canonical start addresses of the places; the places in the same order; for a process the
-            modules and VADs from which the places are made, None for the kernel.
+            The canonical start addresses of the places; the places in the same order; the modules and VADs of
+            the process from which the places are made.
         """
-        spans, process = self._map.kernel(), None
+        spans, process = self._map.kernel, NO_PROCESS
         if not space.kernel:
             user_spans, process = self._map.process(self._native_and_narrow(space))
             spans = user_spans + spans
@@ -146,7 +156,7 @@ class AddressNamer:
         self._space = space
         self._starts: List[int] = []
         self._places: List[AnyPlace] = []
-        self._process: Optional[ProcessModules] = None
+        self._process = NO_PROCESS
         halves = symbolizer.halves
         # The first address behind the user's half is no valid return address, although the byte below it,
         # which is looked up, is valid.
@@ -189,10 +199,14 @@ class AddressNamer:
         return list(modules.values())
 
     @property
-    def process(self) -> Optional[ProcessModules]:
-        """The modules and VADs of the process; None for the kernel."""
+    def process(self) -> ProcessModules:
+        """The modules and VADs of the process; NO_PROCESS for the kernel."""
         self._prepare()
         return self._process
+
+    def vad_at(self, address: int) -> Optional[Region]:
+        """Returns the VAD that holds an address, None if there is none: the kernel has no VADs."""
+        return vad_at(self.process.vads, address)
 
     def _place(self, address: int) -> AnyPlace:
         """Returns the place of a canonical address."""

@@ -39,11 +39,7 @@ _RING_EX = "RtlpUnloadEventTraceEx"
 
 
 class Unloaded(NamedTuple):
-    """A module that was unloaded.
-
-    Attributes:
-        name: file name, empty if unreadable
-    """
+    """A module that was unloaded."""
 
     start: int
     end: int
@@ -201,7 +197,7 @@ def _candidates(
 ) -> Iterator[Bytes]:
     """Yields the parts of ntdll's writable sections that may be the ring."""
     largest = unloadevents.EVENTS * max(layout.size for layout in layouts)
-    for section in index.headers.sections if index.headers is not None else ():
+    for section in index.sections:
         if not section.characteristics & pe.MEM_WRITE:
             continue
         for _, run in reader.load(section.start, section.end - section.start).runs:

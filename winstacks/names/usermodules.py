@@ -43,6 +43,10 @@ class ProcessModules(NamedTuple):
     entries: Dict[int, Tuple[AddressSpace, LoaderEntry]]
 
 
+NO_PROCESS = ProcessModules([], [], False, {}, {})
+"""Of the kernel's address space, which has no modules and no memory of user mode."""
+
+
 class UserModules:
     """Lists the modules of processes. Obtained by `image.service(UserModules)`."""
 
@@ -144,9 +148,6 @@ def fits_mapping(size: int, room: int) -> bool:
 
     Since Windows 11 24H2 pages of Windows follow an image in its own mapping (measured: 3000h bytes behind 72
     of 78 images of 26200). They are fewer than the bytes between two addresses at which images can begin.
-
-    Args:
-        size: SizeOfImage in bytes
     """
     return 0 <= room - round_to_pages(size) < GRANULARITY
 

@@ -69,6 +69,11 @@ class FileWitnesses:
             self._found[key] = self._search_file(reader, name, entry)
         return self._found[key]
 
+    def with_file(self, reader: ImageReader, name: str, entry: Optional[Entry]) -> ImageReader:
+        """Returns the reader of a module with the file that `find_file` finds."""
+        file = self.find_file(reader, name, entry)
+        return reader if file is None else reader.with_file(file)
+
     def lacks(self, reader: ImageReader, name: str, entry: Optional[Entry]) -> None:
         """Logs that the file of a module would help, if such advice is on."""
         if self.files.advise:
@@ -138,7 +143,6 @@ class PageWitness:
 
     Args:
         reader: the module as the process has it, with its file
-        functions: x64 function table of the module, None if there is none
     """
 
     def __init__(self, reader: ImageReader, functions: Optional[FunctionTable]) -> None:
@@ -148,9 +152,6 @@ class PageWitness:
     def status(self, rva: int) -> Status:
         """Returns the status of the code at an address: whether bytes on which a frame there depends come
         from the file, and whether the page in memory differs from the file.
-
-        Args:
-            rva: RVA of the address that is looked up
         """
         reader, page = self._reader, rva - rva % PAGE_SIZE
         low = max(page, rva - _BEFORE)

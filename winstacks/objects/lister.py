@@ -47,7 +47,6 @@ class ObjectEvent(NamedTuple):
         tag: the tag of the reference; None before 7
         sequence: number of the event, counted over all objects
         stack: frames of kernel mode
-        status: faults of the event or its stack; empty for none
     """
 
     object: Optional[ObjectInfo] = None
@@ -252,11 +251,7 @@ class _Refs:
 
 
 class _Stacks:
-    """Reads traces by number, each once.
-
-    Args:
-        address: address of the table; 0 or None if there is none
-    """
+    """Reads traces by number, each once."""
 
     def __init__(self, memory: Memory, address: Optional[int], decoder: StackTableDecoder) -> None:
         self._memory = memory

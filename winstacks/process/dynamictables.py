@@ -19,9 +19,7 @@ class DynamicTable(NamedTuple):
     """A function table of x64.
 
     Attributes:
-        start, end: canonical addresses of the table's code; `end` is exclusive
         base: canonical address to which the RVAs in the table are relative
-        entries: the RUNTIME_FUNCTIONs of the table
     """
 
     start: int

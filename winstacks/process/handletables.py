@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Dict, Iterator, NamedTuple, Optional, Set, Tuple
 
 from ..memory.decode import links
@@ -56,8 +57,6 @@ class HandleTables:
         self._links = table.first_member("HandleTableList")
         self._quota = table.first_member("QuotaProcess")
         self._head = image.require_symbol("HandleTableListHead")
-        self._listed: Optional[Dict[int, int]] = None
-        self._by_process: Optional[Dict[int, int]] = None
         self._decoder = EntryDecoder(types, image.pointer_size, creators)
         self.has_creators = self._decoder.has_creators
 
@@ -70,20 +69,21 @@ class HandleTables:
 
     def listed_table(self, eprocess: int) -> Optional[HandleTable]:
         """Returns the table that the kernel's list of all tables has for a process; None if there is none."""
-        if self._by_process is None:
-            self._by_process = {owner: table for table, owner in self.owners()}
         address = self._by_process.get(eprocess)
         return None if address is None else self.table_at(address)
 
+    @functools.cached_property
+    def _by_process(self) -> Dict[int, int]:
+        return {owner: table for table, owner in self.owners()}
+
     def owners(self) -> Iterator[Tuple[int, int]]:
         """Yields the address of each table in the kernel's list, and the _EPROCESS of the table's process."""
-        return ((table, owner) for table, owner in self.all_listed().items() if owner)
+        return ((table, owner) for table, owner in self.all_listed.items() if owner)
 
+    @functools.cached_property
     def all_listed(self) -> Dict[int, int]:
-        """Returns the _EPROCESS of each table in the kernel's list (0 if it has none), by table address."""
-        if self._listed is None:
-            self._listed = dict(self._walk())
-        return self._listed
+        """The _EPROCESS of each table in the kernel's list (0 if it has none), by table address."""
+        return dict(self._walk())
 
     def _walk(self) -> Iterator[Tuple[int, int]]:
         if self._head is None or self._links is None or self._quota is None:

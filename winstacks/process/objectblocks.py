@@ -67,7 +67,6 @@ class ObjectBlocks:
         """Returns the members of an object's header that its pool block contradicts.
 
         Args:
-            data: its bytes, up to the object
             key: Key of the object's type, 0 if unknown
         """
         if self._tag is None or not key:

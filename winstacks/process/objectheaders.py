@@ -204,7 +204,7 @@ class Objects:
             self._types = image.require_symbol("ObTypeIndexTable")
         cookie = image.symbol("ObHeaderCookie")
         self._has_cookie = cookie is not None
-        self._cookie = 0 if cookie is None else self._memory.number(cookie, 1) or 0
+        self._cookie = self._memory.number(cookie, 1) or 0
         self._type_names: Dict[int, Optional[str]] = {}
         self._known: Memo[int, ObjectInfo] = Memo(self._describe, _MAX_KNOWN)
         self._wrong_cookie = NOTHING

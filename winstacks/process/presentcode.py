@@ -47,7 +47,6 @@ class CodeHere(NamedTuple):
     """Facts that the pages at the address of a frame show; None if a fact is unknown, or was not asked.
 
     Attributes:
-        protection: protection of the page now, as Volatility names it
         private_bytes: bytes of the allocation that are executable and the process's own
         leading, trailing: the bytes before the address, and those from it on, in hexadecimal
     """

@@ -50,11 +50,7 @@ POOL_SCAN = "pool scan"
 
 
 def create_time(image: Image, eprocess: int) -> Optional[int]:
-    """Returns the creation time of a process as a FILETIME; None if it cannot be read.
-
-    Args:
-        eprocess: canonical address of its _EPROCESS, 0 if none is known
-    """
+    """Returns the creation time of a process as a FILETIME; None if it cannot be read."""
     return process_member(image, eprocess, "CreateTime.QuadPart")
 
 
@@ -354,11 +350,7 @@ class KernelProcesses:
         pid = self._ids.processes.get(eprocess, self._ids.unread.get(eprocess))
         if pid is not None:
             return pid
-        try:
-            table = self._image.service(HandleTables).listed_table(eprocess)
-        except MissingMemberError as error:
-            self._image.lacks(error)
-            return None
+        table = self._image.attempt(lambda: self._image.service(HandleTables).listed_table(eprocess))
         return None if table is None else table.pid or None
 
     def _id_differs(self, eprocess: int) -> Status:

@@ -31,11 +31,7 @@ UNKNOWN_PROTECTION = "protection unknown"
 
 
 class PageRange(NamedTuple):
-    """Pages of a region that are committed with one protection now. Addresses are canonical.
-
-    Attributes:
-        start, end: the range, `end` exclusive
-    """
+    """Pages of a region that are committed with one protection now. Addresses are canonical."""
 
     start: int
     end: int
@@ -56,7 +52,6 @@ class Region(NamedTuple):
     """A range of a process's addresses. Addresses are canonical.
 
     Attributes:
-        start, end: the range, `end` exclusive
         control_area: argument for `Regions.file_name`; 0 for private memory. From a kernel: address of the
             _CONTROL_AREA, or, if that is not in the image, a negative number, at which nothing can be read
         image: whether an image is mapped: a program or a DLL

@@ -24,7 +24,6 @@ from ..memory.decode import pagetable
 from ..memory.decode.memo import Memo
 from ..memory.decode.pagetable import PAGE_SHIFT, PAGE_SIZE
 from ..memory.decode.ranges import Extents
-from ..memory.decode.structure import MissingMemberError
 from ..memory.image import Image
 from ..memory.pagetables import Piece
 from .regions import Region
@@ -58,11 +57,7 @@ class ImageSections:
         self._kept_pages = 0
         self._spaces: Memo[str, pagetables.PageTables] = Memo(self._tables_of, _SPACES_KEPT)
         self._tables: Memo[Tuple[str, int], PageTable] = Memo(self._read_table, _TABLES_KEPT)
-        self._form: Optional[_SectionLayout] = None
-        try:
-            self._form = _SectionLayout(image)
-        except MissingMemberError as error:
-            image.lacks(error)
+        self._form = image.attempt(lambda: _SectionLayout(image))
 
     def section_of(self, vad: Optional[Region]) -> Optional[SectionView]:
         """Returns the section that a VAD maps; None if it maps no image, or if its structures disagree."""
@@ -137,9 +132,6 @@ class ImageSections:
 
     def targets(self, key: Tuple[int, int, int]) -> array[int]:
         """Returns where each prototype PTE of a view leads, whether or not the image has the page.
-
-        Args:
-            key: the view's `key`
 
         Returns:
             Physical addresses; 0 for a page that is not in memory, UNREAD where the image lacks the entry.
@@ -237,9 +229,6 @@ class SectionView:
     ) -> Iterator[Piece]:
         """Yields the present pieces of a range as `pagetables.mapping` does, with the section's pages in the
         gaps.
-
-        Args:
-            start: first address
         """
         end = start
         for piece in pagetables.mapping(context, layer, start, length):

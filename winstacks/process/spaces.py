@@ -377,7 +377,6 @@ class PageTableRoots:
         32-bit TEB holds its own address and the IDs of process and thread.
 
         Args:
-            pid: process ID, None if unknown
             wow64: whether the kernel marks the process as WoW64: then more than one thread is read
         """
         first, user = self._first, self._image.memory_of(layer_name, 8)

@@ -81,8 +81,6 @@ class Thread(NamedTuple):
     Attributes:
         ethread: address of the _ETHREAD; 0 if only a scan of physical memory found the thread, in a row that
             stands for a damaged list, and without a kernel
-        wow64: 32-bit half of the process, None if it has none
-        processor: number of the processor that is executing the thread
         system_call_number, first_argument: number and first argument of the thread's last system call from
             user mode (7 and later)
         create_time: a FILETIME
@@ -130,13 +128,18 @@ class Thread(NamedTuple):
         """Whether the input has registers of user mode only, and no kernel stack of the thread."""
         return bool(self.contexts) and not any(context.kernel for context in self.contexts)
 
+    @property
+    def halves(self) -> Tuple[AddressSpace, ...]:
+        """The native half of the process, then the 32-bit half if it has one."""
+        return (self.space,) if self.wow64 is None else (self.space, self.wow64)
+
     def half_of(self, machine: Machine) -> Tuple[AddressSpace, Status]:
         """Returns the half of the process that runs the code of a machine.
 
         If no such half is known, the result is a space that cannot be read, and a status with the reason.
         """
-        for space in (self.space, self.wow64):
-            if space is not None and space.machine is machine:
+        for space in self.halves:
+            if space.machine is machine:
                 return space, NOTHING
         unknown = self.space._replace(machine=machine, layer_name="", peb=0)
         return unknown, status(StatusCode.NO_32_BIT_HALF)
@@ -188,8 +191,6 @@ def user_thread(
 
     Args:
         contexts: registers of the thread, of each machine the earliest first
-        user_stack: limits of the native stack, if the TEB may lack them
-        create_time: a FILETIME
     """
     return Thread(
         ethread=0,

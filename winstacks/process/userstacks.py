@@ -60,8 +60,7 @@ def narrow_teb(image: Image, space: AddressSpace, teb: int) -> int:
     if not teb or not space.layer_name:
         return 0
     memory, types = image.memory_of(space.layer_name, Machine.AMD64.pointer_size), with_teb(image, space, teb)
-    field = types["_TEB"].first_member("WowTebOffset")
-    distance = 0 if field is None else memory.member(teb, field) or 0
+    distance = memory.member(teb, types["_TEB"].first_member("WowTebOffset")) or 0
     first = memory.member(teb, types["_NT_TIB"].field("ExceptionList")) or 0
     places = [place for place in (teb + distance if distance else 0, first) if place > 0]
     narrow = space._replace(machine=Machine.I386)

@@ -57,7 +57,7 @@ class CpuArm64(Cpu[RegistersArm64]):
     ) -> Iterator[WalkStart[RegistersArm64]]:
         """Yields the state in which a thread that is not running will go on; see `SwitchFrames`."""
         found = self._switch_frames.find(memory.read, ethread, kernel_stack)
-        if found is not None:
+        if found.registers:
             registers = RegistersArm64.from_known(
                 found.registers["Pc"], found.registers["Sp"], found.registers
             )

@@ -11,6 +11,7 @@ x64, XP SP3 and 2003 SP2 x86; published listings of 14393 x64 agree.
 from __future__ import annotations
 
 import abc
+import functools
 from typing import (
     Dict,
     FrozenSet,
@@ -40,13 +41,11 @@ from .decode.frames import (
     OwnCopy,
     StackWalk,
     UserTransition,
-    find_no_dispatcher,
-    shared,
 )
 from .decode.functions_x86 import FollowBudget, Functions
 from .decode.registers import Registers, Registers32
 from .decode.registers_arm64 import RegistersArm64
-from .decode.surroundings import UNKNOWN, Surroundings
+from .decode.surroundings import Surroundings
 from .decode.walk import Walker
 from .decode.walk_arm64 import SiteArm64
 
@@ -67,7 +66,7 @@ class WalkContext:
     Args:
         may_execute: returns whether an address outside all modules may be code
         own_copy: returns whether the process has changed the module code at an address
-        read_code: reads 32-bit code of the address space; None: `memory` reads it
+        read_code: reads 32-bit code of the address space
         budget: number of 32-bit instructions that may be followed in the image
         refused: addresses at which the processor refused to execute
 
@@ -80,12 +79,12 @@ class WalkContext:
         find_image: FindImage,
         memory: Memory,
         may_execute: MayExecute,
-        own_copy: OwnCopy = shared,
-        find_dispatcher: FindDispatcher = find_no_dispatcher,
-        read_code: Optional[ReadMemory] = None,
-        surroundings: Surroundings = UNKNOWN,
-        budget: Optional[FollowBudget] = None,
-        refused: FrozenSet[int] = frozenset(),
+        own_copy: OwnCopy,
+        find_dispatcher: FindDispatcher,
+        read_code: ReadMemory,
+        surroundings: Surroundings,
+        budget: FollowBudget,
+        refused: FrozenSet[int],
     ) -> None:
         self.surroundings = surroundings
         self.refused = refused
@@ -96,16 +95,13 @@ class WalkContext:
         self.find_dispatcher = find_dispatcher
         self.sites: Dict[int, Site] = {}
         self.arm64_sites: Dict[int, SiteArm64] = {}
-        self._read_code = read_code or memory.read
+        self._read_code = read_code
         self._budget = budget
-        self._functions: Optional[Functions] = None
 
-    @property
+    @functools.cached_property
     def functions(self) -> Functions:
         """The 32-bit functions of the address space, as far as walks have analysed them."""
-        if self._functions is None:
-            self._functions = Functions(self._read_code, self._budget)
-        return self._functions
+        return Functions(self._read_code, self._budget)
 
 
 class WalkStart(Generic[R]):
@@ -168,7 +164,6 @@ class Cpu(abc.ABC, Generic[R]):
         the kernel's code.
 
         Args:
-            kernel_stack: KTHREAD.KernelStack
             ethread: address of the _ETHREAD, which has the switch frame on ARM64
         """
 

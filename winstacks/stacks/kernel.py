@@ -297,15 +297,15 @@ class KernelWalks:
         thread put it there. The function before it is unrelated, and the stack holds the arguments of the
         thread's start routine.
         """
-        rva = address - self._image.base
         module = self._symbolizer.for_space(self._image.kernel).module_at(address)
-        if module is None:
+        if module is None or module.module.base != self._image.base:
             return False
-        table, label = module.image.functions, module.image.names.find_label(rva)
-        entry = None if table is None else table.find_entry(rva)
+        rva, table = address - module.module.base, module.image.functions
+        entry = module.image.find_entry(rva)
         if table is not None and entry is not None and entry.begin == rva:
             return table.primary(entry) == entry
-        return label is not None and label[0] == rva and undecorated(label[1]) in _STARTS
+        label = module.begins_at(address)
+        return label is not None and undecorated(label[1]) in _STARTS
 
     def _traps(self, states: Iterable[TrapState]) -> Iterator[Tuple[int, Optional[AnyRegisters]]]:
         """Yields (address, registers) of the trap frames that are in use."""

@@ -38,7 +38,6 @@ class CallStack(NamedTuple):
     Attributes:
         part: kernel, user or wow64; with a number (`kernel 2`) for a part that the thread left by callbacks
             to user mode: the newest callback left number 2
-        frames: frames, innermost first
         entry: user-mode registers with which the stack begins, None for a kernel stack
         candidates: further values on the stack that may be return addresses
     """
@@ -86,11 +85,6 @@ class StackLister:
 
         If callbacks have not returned, the older parts follow in the same order, the newest first. A part on
         an expanded stack comes before the part from which the kernel expanded it.
-
-        Args:
-            pids: process ids; all processes if None or empty
-            offset: offset of an _EPROCESS that no list holds: only the threads of that process
-            tids: thread ids; all threads if None or empty
 
         Yields:
             The stacks. A stack that could not be walked to its end has a `status`, and the frames up to the
@@ -228,7 +222,6 @@ class StackLister:
 
         Args:
             part: user or wow64, with the number of an older part
-            space: address space of the code that runs on the stack
             stacks: (limit, base) of the stacks that the thread may be on
             border: the user-mode state at which the walk up the kernel stack ended
             traps: trap frames that callbacks have kept; they do not lie on this stack

@@ -17,8 +17,6 @@ from ..memory.image import AddressSpace, Image
 from ..names.decode.grounds import is_first
 from ..names.loaderlists import module_lists
 from ..names.symbolizer import AddressNamer
-from ..names.usermodules import vad_at
-from ..process.regions import Region
 from ..process.threads import Threads
 from ..process.userstacks import UserStacks
 from .decode.surroundings import Surroundings
@@ -53,11 +51,10 @@ class SpaceFacts:
 
     def _is_first(self, address: int) -> bool:
         known_module = self._names.module_at(address)
-        if known_module is None:
+        label = None if known_module is None else known_module.label_at(address)
+        if known_module is None or label is None:
             return False
-        label = known_module.image.names.find_label(address - known_module.module.base)
-        kernel = bool(address & _KERNEL_HALF)
-        return label is not None and is_first(known_module.module.name, label[1], kernel)
+        return is_first(known_module.module.name, label[1], bool(address & _KERNEL_HALF))
 
     def is_start(self, address: int) -> bool:
         """Returns whether a function with a name begins exactly at an address.
@@ -65,31 +62,27 @@ class SpaceFacts:
         A symbol of a PDB may be within a function: the function table must have a function there, too.
         """
         known_module = self._names.module_at(address)
-        if known_module is None:
+        label = None if known_module is None else known_module.begins_at(address)
+        if known_module is None or label is None:
             return False
-        rva, table = address - known_module.module.base, known_module.image.functions
-        label = known_module.image.names.find_label(rva)
-        if label is None or label[0] != rva:
-            return False
-        piece = None if table is None else table.find_entry(rva)
-        return label[2] != PDB or (piece is not None and piece.begin == rva)
+        piece = known_module.image.find_entry(label[0])
+        return label[2] != PDB or (piece is not None and piece.begin == label[0])
 
     def is_mapped(self, address: int) -> Optional[bool]:
         """Returns whether a memory region holds an address outside all modules; None if that is unknown.
 
         Only the user's half has lists of regions. Reserved memory holds nothing.
         """
-        process = self._names.process
-        if address & _KERNEL_HALF or process is None:
+        if address & _KERNEL_HALF:
             return None
-        region = vad_at(process.vads, address)
+        region = self._names.vad_at(address)
         if region is not None:
             return region.state != _RESERVED
-        return False if process.vads_whole else None
+        return False if self._names.process.vads_whole else None
 
     def is_executable(self, address: int) -> bool:
         """Returns whether a memory region outside all modules is known to hold code, by its protection."""
-        region = self._region(address)
+        region = self._names.vad_at(address)
         return region is not None and "EXECUTE" in region.protection_name
 
     def find_stack(self, sp: int) -> Optional[Tuple[int, int]]:
@@ -98,7 +91,7 @@ class SpaceFacts:
         Returns:
             None if the address is in no private region, or code runs in the region.
         """
-        region = self._region(sp)
+        region = self._names.vad_at(sp)
         if region is None or region.control_area or region.image or "EXECUTE" in region.protection_name:
             return None
         return region.start, region.end
@@ -118,10 +111,6 @@ class SpaceFacts:
         return self.is_mapped(address) is not False and not any(
             low <= address < high for low, high in self._stacks
         )
-
-    def _region(self, address: int) -> Optional[Region]:
-        process = self._names.process
-        return None if address & _KERNEL_HALF or process is None else vad_at(process.vads, address)
 
     @cached_property
     def _stacks(self) -> List[Tuple[int, int]]:

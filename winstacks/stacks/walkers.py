@@ -24,7 +24,6 @@ from ..names.imagereader import ImageReader
 from ..names.moduleindex import TABLES
 from ..names.registeredtables import unwind_tables
 from ..names.symbolizer import AddressNamer, KnownModule, Symbolizer
-from ..names.usermodules import ProcessModules, vad_at
 from ..names.witness import FileWitnesses
 from ..process.dynamictables import DynamicTable
 from ..process.functionstarts import function_starts
@@ -102,11 +101,7 @@ class StackWalkers:
     def walk(
         self, space: AddressSpace, start: AnyStart, stacks: List[Range], traps: KnownTrapFrames = NO_TRAPS
     ) -> StackWalk:
-        """Walks from a register state.
-
-        Args:
-            stacks: limits of the stacks, empty if unknown
-        """
+        """Walks from a register state."""
         return self._counted(start.walk(self._walk_context(space), stacks, traps, self._most_frames))
 
     def find_stack(self, space: AddressSpace, sp: int) -> Optional[Range]:
@@ -121,11 +116,7 @@ class StackWalkers:
         stacks: List[Range],
         traps: KnownTrapFrames = NO_TRAPS,
     ) -> StackWalk:
-        """Walks a stack from the first return address that a scan finds.
-
-        Args:
-            stacks: limits of the stacks, empty if unknown
-        """
+        """Walks a stack from the first return address that a scan finds."""
         cpu = self.cpus.for_machine(space.machine)
         walker = cpu.walker(self._walk_context(space), traps)
         walker.most_frames = self._most_frames
@@ -243,8 +234,7 @@ class _Modules:
         if number not in self._table_images:
             self._table_images[number] = self._table_image(self._tables[number])
         image = self._table_images[number]
-        has_entry = image.table is not None and image.table.find_entry(address - image.base) is not None
-        return image if has_entry else None
+        return image if image.find_entry(address) else None
 
     def _table_image(self, dynamic_table: DynamicTable) -> CodeImage:
         read_rva = ImageReader(self._image, str(self._layer.name), dynamic_table.base, END_OF_IMAGE).read
@@ -281,8 +271,7 @@ class _Modules:
         if known_module is None or known_module.open_reader is None:
             return False
         rva = address - known_module.module.base
-        table = known_module.image.functions
-        piece = None if table is None else table.find_entry(rva)
+        piece = known_module.image.find_entry(rva)
         low, high = (rva - _AROUND, rva + _AROUND) if piece is None else (piece.begin, piece.end)
         low, high = max(low, rva - _FARTHEST, 0), min(high, rva + _FARTHEST)
         return known_module.open_reader().as_in_section(low, high - low)
@@ -300,7 +289,7 @@ class _Modules:
         known_module = self._names.module_at(address)
         if known_module is None or known_module.module.name.lower() != _NTDLL:
             return None
-        label = known_module.image.names.find_label(address - known_module.module.base)
+        label = known_module.label_at(address)
         name = None if label is None else dispatchers_x86.named(label[1])
         return None if label is None or name is None else (known_module.module.base + label[0], name)
 
@@ -316,12 +305,11 @@ class _Modules:
                 self._image, str(self._layer.name), module.base, module.size, file=known_module.image.file
             )
             read_rva = reader.read
-        process = self._names.process
         windows = known_module.open_reader is None or of_windows(
-            self._image.service(regions), None if process is None else vad_at(process.vads, module.base)
+            self._image.service(regions), self._names.vad_at(module.base)
         )
-        if self._witnesses.files.advise and known_module.image.file is None and process is not None:
-            read_rva = functools.partial(self._noting, known_module, process, read_rva)
+        if self._witnesses.files.advise and known_module.image.file is None:
+            read_rva = functools.partial(self._noting, known_module, read_rva)
         code, begins = _code(known_module.image.headers), functools.partial(self._begins, known_module)
         hybrid = known_module.image.hybrid
         return CodeImage(module.base, module.size, read_rva, table, code, windows, begins, hybrid)
@@ -330,12 +318,9 @@ class _Modules:
         """Returns whether a function begins at an RVA, by the module's names or by the input's own proof."""
         if known_module.module.base + rva in self._image.service(function_starts):
             return True
-        label = known_module.image.names.find_label(rva)
-        return label is not None and label[0] == rva
+        return known_module.begins_at(known_module.module.base + rva) is not None
 
-    def _noting(
-        self, known_module: KnownModule, process: ProcessModules, read: ReadRva, rva: int, length: int
-    ) -> Optional[Bytes]:
+    def _noting(self, known_module: KnownModule, read: ReadRva, rva: int, length: int) -> Optional[Bytes]:
         """Reads a module, and reports that its file would help if code or unwind data is missing."""
         data = read(rva, length)
         if (
@@ -344,7 +329,7 @@ class _Modules:
             and known_module.module.base not in self._lacking
         ):
             self._lacking.add(known_module.module.base)
-            entry = process.entries.get(known_module.module.base)
+            entry = self._names.process.entries.get(known_module.module.base)
             self._witnesses.lacks(known_module.open_reader(), known_module.module.file, entry)
         return data
 

@@ -64,9 +64,9 @@ class Databases:
         """Returns the function by which the decoders read a space."""
         return self._image.reader(space.layer_name)
 
-    def find_databases(self, space: AddressSpace, carve: bool = False) -> List[Database]:
+    def find_databases(self, space: AddressSpace) -> List[Database]:
         """Returns the databases of an address space; see `search` for the arguments."""
-        return self.search(space, carve).databases
+        return self.search(space).databases
 
     def search(self, space: AddressSpace, carve: bool = False) -> SearchResult:
         """Returns the databases of an address space, and the reasons why others may be missing.
@@ -105,9 +105,6 @@ class Databases:
     def missing_log(self, space: AddressSpace, found: SearchResult, flags: Optional[int]) -> Status:
         """Returns why the heap's trace log of a process was not found; an empty status if it was found, or if
         the process has none.
-
-        Args:
-            space: the address space; the kernel has no such log
         """
         if space.kernel or any(database.kind == HEAPLOG for database in found.databases):
             return NOTHING
@@ -189,7 +186,6 @@ class Databases:
         address; without the symbol, a search of ntdll's data does.
 
         Args:
-            kind: `std` or `heaplog`
             requested: whether the process's flags ask for a database, or are unknown
         """
         space = ntdll.space
@@ -235,7 +231,6 @@ class Databases:
         """Returns the database at a canonical address, with the faults of its header.
 
         Args:
-            located_by: a word of `words.LOCATIONS`
             proof: proof of an `std`, None if it has not been made yet
         """
         reader, layouts = self.reader(space), self.layouts(space)

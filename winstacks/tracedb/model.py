@@ -57,7 +57,6 @@ class Layouts:
 
     Args:
         image: the image; our tables are loaded into its context
-        machine: machine of the process, or of its 32-bit half
 
     Attributes:
         std: one layout of a Stack Trace Database for each table `std-<version>-<arch>`

@@ -64,7 +64,6 @@ class SearchHit(NamedTuple):
     """A pointer to a database.
 
     Attributes:
-        rva: RVA of the pointer in ntdll
         address: canonical address of the database, as the pointer holds it
         proof: proof of an `std`, None for a `heaplog`
     """
@@ -86,9 +85,6 @@ class Search:
         """Returns the words that may point to a database (value by RVA), and the status of the search.
 
         Words at RVAs that were right in another process come first.
-
-        Args:
-            kind: `std` or `heaplog`
         """
         unit = ALLOCATION_GRANULARITY if kind == STD else LOG_ALIGNMENT[space.pointer_size]
         image, end = range(base, base + size), USER_END[space.pointer_size]

@@ -26,8 +26,8 @@ from ..process.processors import Processor
 from ..process.thread import Thread
 from ..process.threads import Threads, threads
 from ..process.userstacks import UserStacks
-from .decode.frame import EntryFacts
-from .reader import TrapKernel, TrapReader, TrapReading
+from .decode.frame import NO_FRAME, EntryFacts
+from .reader import WITHOUT_FRAME, TrapKernel, TrapReader, TrapReading
 from .state import TrapContexts, TrapState, state_without_registers
 
 vollog = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class ThreadFrames:
                 user_cs = state.registers.get("SegCs")
             yield state
         if self._lacks_user_mode(thread, pointed):
-            yield self._state(thread, TOP, 0, TrapReading(None, True), status(StatusCode.NO_SAVED_REGISTERS))
+            yield self._state(thread, TOP, 0, WITHOUT_FRAME, status(StatusCode.NO_SAVED_REGISTERS))
         if scan:
             lowest: Dict[int, KernelStackSegment] = {}
             for segment in segments:
@@ -117,12 +117,12 @@ class ThreadFrames:
         while address:
             if address in frames or len(frames) == MAX_CHAIN:
                 why = status(StatusCode.CYCLE if address in frames else StatusCode.LIMIT)
-                yield self._state(thread, THREAD, address, TrapReading(None, True), why)
+                yield self._state(thread, THREAD, address, WITHOUT_FRAME, why)
                 return
             segment = _segment_of(segments, address, self._reader.kernel.layout.size)
             if segments and segment is None:
                 outside = status(StatusCode.OUTSIDE_THE_STACK)
-                yield self._state(thread, THREAD, address, TrapReading(None, True), outside)
+                yield self._state(thread, THREAD, address, WITHOUT_FRAME, outside)
                 return
             memory = self._reader.window(address)
             facts = _thread_facts(thread, chained=True, newest=not frames)
@@ -151,7 +151,7 @@ class ThreadFrames:
                 if address >= segment.limit and address not in frames
             ]
             for address, reading in readings:
-                if reading.frame is not None and reading.frame.mode == USER:
+                if reading.frame.mode == USER:
                     frames.append(address)
                     yield self._thread_state(thread, TOP, address, reading, segment)
             if (
@@ -185,11 +185,10 @@ class ThreadFrames:
         """Returns the state at an address, with the faults of the frame and of its place in the stack.
 
         Args:
-            origin: a word of `words.ORIGINS`
             segment: segment of the kernel stack that holds it, None if the stack's limits are unknown
         """
         fault = None
-        if reading.frame is None:
+        if reading.frame is NO_FRAME:
             fault = StatusCode.NOT_A_TRAP_FRAME if reading.readable else StatusCode.UNREADABLE
         stale = segment is not None and not thread.running and address < segment.kernel_stack
         limits = StatusCode.STACK_LIMITS_UNUSABLE if segment is None else None
@@ -249,7 +248,6 @@ class TrapStates:
 
         Args:
             pids, tids: processes (0 for the stacks of processors) and threads to list; all if None or empty
-            offset: offset of an _EPROCESS that no list holds, for the threads of that process only
             scan_stacks: whether to scan the kernel stacks of threads and processors for further frames
             scan_threads: whether to add the threads that only a pool scan finds
             complete: adds to a thread's states the registers that walking the kernel stack recovers
@@ -296,7 +294,6 @@ class TrapStates:
         """Yields the contexts that stopped processors saved.
 
         Args:
-            running: the selected threads that run, by the number of their processor
             all_processors: whether to yield the contexts of processors that run no selected thread, too
         """
         any_context = False
@@ -362,7 +359,6 @@ def _thread_facts(thread: Thread, chained: bool = False, newest: bool = False) -
     """Returns the facts that a thread supplies about one of its frames.
 
     Args:
-        chained: whether KTHREAD.TrapFrame points to the frame, directly or through newer frames
         newest: whether KTHREAD.TrapFrame itself points to the frame: then the thread's system call number and
             first argument belong to the frame
     """

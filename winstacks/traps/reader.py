@@ -15,6 +15,7 @@ from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.ranges import Extents
 from ..memory.decode.status import NOTHING, Status
+from ..memory.decode.structure import unsigned
 from ..memory.image import AddressSpace, Image
 from ..names.decode.unwindinfo import UnwindDataError
 from ..names.symbolizer import Symbolizer
@@ -23,6 +24,7 @@ from .decode.context import ExceptionFrame, ExceptionFrames
 from .decode.exceptionframe_arm64 import ExceptionFramesArm64
 from .decode.frame import (
     NO_FACTS,
+    NO_FRAME,
     UNSURE,
     EntryFacts,
     MemberValue,
@@ -71,7 +73,7 @@ class TrapKernel:
         self.bounds = TrapBounds(
             symbolizer.halves.user_end,
             symbolizer.halves.kernel_start,
-            (image.base, module.module.end if module is not None else image.base),
+            (image.base, image.base if module is None else module.module.end),
             linkage,
             frozenset(
                 stack.base
@@ -152,16 +154,17 @@ class TrapReading(NamedTuple):
     """The result of reading a possible trap frame.
 
     Attributes:
-        frame: decoded frame, None if the address is not in the image or holds no frame
-        readable: whether the address is in the image
+        frame: decoded frame, NO_FRAME if the address is not in the image or holds no frame
         previous: address of the thread's previous frame, to which this frame points; 0 for none
-        members: members of the structure; empty unless requested
     """
 
-    frame: Optional[TrapFrame]
+    frame: TrapFrame
     readable: bool
     previous: int = 0
     members: Tuple[MemberValue, ...] = ()
+
+
+WITHOUT_FRAME = TrapReading(NO_FRAME, True)
 
 
 class TrapReader:
@@ -207,11 +210,11 @@ class TrapReader:
         layout, bounds = self.kernel.layout, self.kernel.bounds
         view = memory.read(address, layout.size)
         if view is None:
-            return TrapReading(None, False)
+            return TrapReading(NO_FRAME, False)
         data = bytes(view)
         accepted = layout.accepts(address, data, bounds) if strict else layout.plausible(address, data)
         if not accepted and not (top and layout.accepts_written(data, bounds)):
-            return TrapReading(None, True)
+            return WITHOUT_FRAME
         handler = self._pointer_at(memory, address - self._memory.pointer_size)
         facts = self.kernel.facts._replace(
             handler=self.kernel.function(handler),
@@ -255,23 +258,17 @@ class TrapReader:
         thread_state: str,
         frame_status: Status = NOTHING,
     ) -> TrapState:
-        """Returns the register state for the result of reading an address.
-
-        Args:
-            tid: thread id, None if unknown or without a thread
-            origin: a word of `words.ORIGINS`
-            thread_state: scheduling state of the thread, empty if unknown
-        """
+        """Returns the register state for the result of reading an address."""
         frame = reading.frame
         return TrapState(
             space,
             tid,
             origin,
             address,
-            frame.kind if frame is not None else "",
-            frame.mode if frame is not None else "",
-            frame.registers if frame is not None else {},
-            frame.unsure if frame is not None else (),
+            frame.kind,
+            frame.mode,
+            frame.registers,
+            frame.unsure,
             thread_state,
             frame_status,
             reading.members,
@@ -290,8 +287,7 @@ class TrapReader:
 
     def _pointer_at(self, memory: Extents, address: int) -> int:
         """Returns the pointer at an address, 0 if it is not in the memory."""
-        view = memory.read(address, self._memory.pointer_size)
-        return 0 if view is None else int.from_bytes(view, "little")
+        return unsigned(memory.read(address, self._memory.pointer_size)) or 0
 
     def _exception_frame(self, frame: TrapFrame, memory: Extents) -> Optional[ExceptionFrame]:
         """Returns the exception frame that belongs to a trap frame, None if there is none."""

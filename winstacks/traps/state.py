@@ -25,7 +25,7 @@ from ..memory.decode.structure import Structures
 from ..memory.image import AddressSpace, Image
 from ..process.processors import Processor
 from ..process.thread import SavedContext, Thread
-from .decode.context import NO_CONTEXT, ContextLayout, decode_any
+from .decode.context import ContextLayout, decode_any
 from .decode.exceptionframe_arm64 import SwitchFrames
 from .decode.frame import CS_USER_32, MemberValue
 
@@ -37,7 +37,6 @@ class TrapState(NamedTuple):
     """A register state. Addresses are canonical.
 
     Attributes:
-        space: address space of the addresses
         tid: thread id, None if there is no thread or its id is unreadable
         origin: a word of `words.ORIGINS`
         address: canonical address at which the state was saved
@@ -55,13 +54,13 @@ class TrapState(NamedTuple):
     space: AddressSpace
     tid: Optional[int]
     origin: str
-    address: int
-    kind: str
-    mode: str
-    registers: Mapping[str, int]
-    unsure: Tuple[str, ...]
-    thread_state: str
-    status: Status
+    address: int = 0
+    kind: str = ""
+    mode: str = ""
+    registers: Mapping[str, int] = {}
+    unsure: Tuple[str, ...] = ()
+    thread_state: str = ""
+    status: Status = NOTHING
     members: Tuple[MemberValue, ...] = ()
     processor: str = ""
 
@@ -86,9 +85,8 @@ def state_without_registers(thread: Thread, origin: str) -> TrapState:
 
     Args:
         thread: the thread, or a row that stands for a damaged list of threads
-        origin: a word of `words.ORIGINS`
     """
-    return TrapState(thread.space, thread.tid, origin, 0, "", "", {}, (), thread.state_name, thread.status)
+    return TrapState(thread.space, thread.tid, origin, thread_state=thread.state_name, status=thread.status)
 
 
 def register_types(image: Image, machine: Machine) -> Structures:
@@ -98,6 +96,12 @@ def register_types(image: Image, machine: Machine) -> Structures:
         tables.MissingTableError: our table is missing
     """
     return image.our_generations("context", machine)[0]
+
+
+def context_registers(image: Image, data: bytes) -> Optional[Mapping[str, int]]:
+    """Returns the registers in the bytes of a native CONTEXT, None if the bytes are no CONTEXT."""
+    found = decode_any(context_layouts(image, image.machine), lambda size: data)
+    return None if found.context is None else found.registers
 
 
 def context_layouts(image: Image, machine: Machine) -> Tuple[ContextLayout, ...]:
@@ -151,31 +155,23 @@ class TrapContexts:
         self._stopped = image.threads_only or bulk.crash_dump(image.context, image.layer) is not None
 
     def processor(self, processor: Processor, space: AddressSpace, tid: Optional[int]) -> Optional[TrapState]:
-        """Returns the context of a processor, None if the processor has not saved one (it was not stopped).
-
-        Args:
-            tid: id of the thread that it ran, None if unknown
-        """
+        """Returns the context of a processor, None if the processor has saved none: it was not stopped."""
         if not processor.context:
             return None
         memory = self._image.memory(self._image.kernel)
         read = functools.partial(memory.read, processor.context)
-        layout, decoded, _ = decode_any(self._layouts[self._image.machine], read)
-        if decoded is None:
+        found = decode_any(self._layouts[self._image.machine], read)
+        if found.context is None:
             return None
         return TrapState(
             space,
             tid,
             PROCESSOR,
             processor.context,
-            "",
-            USER if decoded.user else KERNEL,
-            decoded.registers,
-            (),
-            "",
-            NOTHING,
-            tuple(layout.list_members(decoded)) if self._members else (),
-            f"CPU {processor.number}",
+            mode=USER if found.context.user else KERNEL,
+            registers=found.registers,
+            members=found.list_members() if self._members else (),
+            processor=f"CPU {processor.number}",
         )
 
     def with_doubts(self, state: TrapState, stacks: Optional[Sequence[Tuple[int, int]]]) -> TrapState:
@@ -202,28 +198,25 @@ class TrapContexts:
 
     def saved(self, thread: Thread, space: AddressSpace, context: SavedContext) -> TrapState:
         """Returns the registers of a thread that the input itself contains."""
-        layout, decoded, _ = decode_any(self._layouts[context.machine], lambda size: context.data)
-        fault = None if decoded is not None or context.status is not None else StatusCode.NOT_A_CONTEXT
+        found = decode_any(self._layouts[context.machine], lambda size: context.data)
         later = StatusCode.AFTER_THE_EXCEPTION if context.later else None
-        statuses = status(thread.status, later, context.status, fault)
-        values = (decoded or NO_CONTEXT).registers
-        registers = {name: value for name, value in values.items() if name not in context.unknown}
-        unsure = tuple(name for name in context.unsure if name in registers)
-        if decoded is not None:
-            decoded = decoded._replace(registers=registers)
-        members = tuple(layout.list_members(decoded)) if self._members and decoded is not None else ()
+        fault = context.status
+        registers = {name: value for name, value in found.registers.items() if name not in context.unknown}
+        if found.context is not None:
+            found = found._replace(context=found.context._replace(registers=registers))
+        elif fault is None:
+            fault = status(StatusCode.NOT_A_CONTEXT)
         return TrapState(
             space,
             thread.tid,
             SAVED,
             context.address,
-            "",
-            KERNEL if context.kernel else USER,
-            registers,
-            unsure,
-            thread.state_name,
-            statuses,
-            members,
+            mode=KERNEL if context.kernel else USER,
+            registers=registers,
+            unsure=tuple(name for name in context.unsure if name in registers),
+            thread_state=thread.state_name,
+            status=status(thread.status, later, fault),
+            members=found.list_members() if self._members else (),
         )
 
     def switched(self, thread: Thread) -> Optional[TrapState]:
@@ -237,24 +230,22 @@ class TrapContexts:
         if frames is None or not thread.ethread or not stack:
             return None
         found = frames.find(self._image.memory(thread.space).read, thread.ethread, stack)
-        if found is None and thread.running:
+        if not found.address and thread.running:
             return None
         return TrapState(
             thread.space,
             thread.tid,
             SWITCHED,
-            found.address if found is not None else 0,
-            "",
-            KERNEL if found is not None else "",
-            found.registers if found is not None else {},
-            (),
-            thread.state_name,
-            status(
+            found.address,
+            mode=KERNEL if found.address else "",
+            registers=found.registers,
+            thread_state=thread.state_name,
+            status=status(
                 thread.status,
                 *((StatusCode.RUNNING, StatusCode.STALE) if thread.running else ()),
-                StatusCode.NO_SWITCH_FRAME if found is None else None,
+                None if found.address else StatusCode.NO_SWITCH_FRAME,
             ),
-            found.members if self._members and found is not None else (),
+            members=found.members if self._members else (),
         )
 
     def wow64(self, thread: Thread, user_cs: Optional[int]) -> Optional[TrapState]:
@@ -272,26 +263,18 @@ class TrapContexts:
         if address == 0:
             return None
         read = functools.partial(memory.read, address) if address else lambda size: None
-        layout, decoded, present = decode_any(self._layouts[space.machine], read)
-        fault = None
-        if decoded is None:
-            fault = StatusCode.NOT_A_CONTEXT if present else StatusCode.UNREADABLE
-        statuses = status(
-            thread.status,
-            StatusCode.RUNNING if thread.running else None,
-            StatusCode.STALE if user_cs == CS_USER_32 and decoded is not None else None,
-            fault,
-        )
+        found = decode_any(self._layouts[space.machine], read)
+        fault = StatusCode.STALE if user_cs == CS_USER_32 else None
+        if found.context is None:
+            fault = StatusCode.NOT_A_CONTEXT if found.read else StatusCode.UNREADABLE
         return TrapState(
             space,
             thread.tid,
             WOW64,
             address or 0,
-            "",
-            USER,
-            (decoded or NO_CONTEXT).registers,
-            (),
-            thread.state_name,
-            statuses,
-            tuple(layout.list_members(decoded)) if self._members and decoded is not None else (),
+            mode=USER,
+            registers=found.registers,
+            thread_state=thread.state_name,
+            status=status(thread.status, StatusCode.RUNNING if thread.running else None, fault),
+            members=found.list_members() if self._members else (),
         )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Optional
 
-from ..memory.decode.structure import Field
 from ..memory.image import Image
 from ..process.thread import Thread
 
@@ -20,36 +19,20 @@ _MOST_INCREMENT = 10_000_000
 
 
 class WaitClock:
-    """Converts WaitTime to a time.
-
-    Args:
-        image: an image with a kernel
-    """
+    """Converts WaitTime to a time."""
 
     def __init__(self, image: Image) -> None:
         self._memory = image.memory(image.kernel)
-        self._field: Optional[Field] = None
-        thread = image.types.first_structure("_ETHREAD")
-        shared = image.types.first_structure("_KUSER_SHARED_DATA")
-        self._ticks = self._now = self._increment = None
-        if thread is None or shared is None:
-            return
-        self._field = thread.first_member("Tcb.WaitTime")
-        base = image.machine.shared_data
-        ticks = shared.first_member("TickCountQuad", "TickCount.LowPart", "TickCountLow")
-        now = shared.first_member("SystemTime.LowPart", "SystemTime")
-        if ticks is not None:
-            self._ticks = self._memory.number(base + ticks.offset, 4)
-        if now is not None:
-            self._now = self._memory.number(base + now.offset, 8)
-        address = image.symbol("KeMaximumIncrement")
-        self._increment = None if address is None else self._memory.number(address, 4)
+        self._field = image.types.find("_ETHREAD").first_member("Tcb.WaitTime")
+        shared = image.at("_KUSER_SHARED_DATA", image.machine.shared_data)
+        ticks = shared.place("TickCountQuad", "TickCount.LowPart", "TickCountLow")
+        self._ticks = self._memory.number(ticks, 4)
+        self._now = self._memory.number(shared.place("SystemTime.LowPart", "SystemTime"), 8)
+        self._increment = self._memory.number(image.symbol("KeMaximumIncrement"), 4)
 
     def since(self, thread: Thread) -> Optional[int]:
         """Returns when a thread began to wait, as a FILETIME; None if that is unknown."""
-        if self._field is None or not self._ticks or not self._now or not self._increment:
-            return None
-        if not 0 < self._increment <= _MOST_INCREMENT:
+        if not self._ticks or not self._now or not self._increment or self._increment > _MOST_INCREMENT:
             return None
         began = self._memory.member(thread.ethread, self._field)
         if began is None:

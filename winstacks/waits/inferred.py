@@ -33,11 +33,7 @@ _MOST_FRAMES = 8
 
 
 class Inference:
-    """Infers critical sections.
-
-    Args:
-        sections: lists the critical sections of one half of a process
-    """
+    """Infers critical sections."""
 
     def __init__(self, symbol: SymbolOf, sections: Callable[[AddressSpace], Iterable[Listed]]) -> None:
         self._symbol = symbol

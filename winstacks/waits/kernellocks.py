@@ -11,6 +11,7 @@ answer a thread waits for. Members: public symbols of XP to 11; forged only: whe
 
 from __future__ import annotations
 
+import functools
 from typing import Callable, Iterable, List, Optional, Sequence, Tuple
 
 from ..columns import words
@@ -19,6 +20,7 @@ from ..memory.decode.status import StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import Field, integers
 from ..memory.image import Image
+from ..process.kernelobjects import thread_at
 from ..process.thread import Thread
 from .decode.waitblocks import WaitBlocks
 from .objects import KernelObjects
@@ -41,12 +43,7 @@ Place = Tuple[int, Optional[Field]]
 
 
 class KernelLocks:
-    """Finds the locks of the kernel for which threads wait.
-
-    Args:
-        image: an image with a kernel
-        resources: lists the kernel's resources
-    """
+    """Finds the locks of the kernel for which threads wait."""
 
     def __init__(
         self, image: Image, objects: KernelObjects, resources: Callable[[], Iterable[Listed]]
@@ -55,20 +52,16 @@ class KernelLocks:
         self._memory = image.memory(image.kernel)
         self._objects = objects
         self._list = resources
-        self._known: Optional[List[Lock]] = None
-        thread = image.types["_ETHREAD"]
-        self._message = thread.first_member("AlpcMessage")
         self._mutexes = {reason: place for reason in _MUTEXES for place in [self._mutex(reason)] if place}
-        resource = image.types.first_structure("_ERESOURCE")
-        names = ("SharedWaiters", "ExclusiveWaiters")
-        self._waiters = [] if resource is None else [resource.first_member(name) for name in names]
+        resource = image.types.find("_ERESOURCE")
+        self._waiters = [resource.first_member(name) for name in ("SharedWaiters", "ExclusiveWaiters")]
 
     def _mutex(self, reason: int) -> Optional[Place]:
         """Returns where a mutex has its object and its owner; None if the symbols do not describe it."""
         _, name, members = _MUTEXES[reason]
-        structure = self._image.types.first_structure(name)
-        place = None if structure is None else structure.first_member(*members)
-        return None if structure is None or place is None else (place.offset, structure.first_member("Owner"))
+        structure = self._image.types.find(name)
+        place = structure.first_member(*members)
+        return None if place is None else (place.offset, structure.first_member("Owner"))
 
     def awaited(self, thread: Thread, blocks: WaitBlocks) -> Optional[Awaited]:
         """Returns the lock or message for which a thread waits; None if its reason names none."""
@@ -99,13 +92,11 @@ class KernelLocks:
 
     # Resources.
 
-    @property
+    @functools.cached_property
     def _resources(self) -> List[Lock]:
         """The resources for which threads wait."""
-        if self._known is None:
-            found = self._image.possible(self._list())
-            self._known = [item for item in found if isinstance(item, Lock) and item.address and item.waiters]
-        return self._known
+        found = self._image.possible(self._list())
+        return [item for item in found if isinstance(item, Lock) and item.address and item.waiters]
 
     def _of_resource(self, thread: Thread, blocks: WaitBlocks) -> Awaited:
         listed = [
@@ -119,7 +110,7 @@ class KernelLocks:
         objects = {block.object: block for block in blocks.blocks}
         for lock in self._resources:
             for field in self._waiters:
-                value = None if field is None else self._memory.member(lock.address or 0, field)
+                value = self._memory.member(lock.address, field)
                 if value in objects:
                     evidence = f"wait block {objects[value].address:#x} of its object {value:#x}"
                     return self._resource(lock, words.BY_LIST, evidence)
@@ -161,29 +152,22 @@ class KernelLocks:
     # Messages.
 
     def _of_message(self, thread: Thread) -> Awaited:
-        kernel, types = self._image.kernel, self._image.types
-        message = None if self._message is None else self._memory.member(thread.ethread, self._message)
-        structure = types.first_structure("_KALPC_MESSAGE")
-        if not message or structure is None:
-            return Awaited(words.ALPC_REPLY, kernel, message or None, ownership=words.OWNER_UNKNOWN)
-
-        def member(name: str) -> int:
-            field = structure.first_member(name) if structure is not None else None
-            return (self._memory.member(message or 0, field) if field is not None else None) or 0
-
-        waiting = member("WaitingThread")
-        wrong = None if waiting == thread.ethread else "KALPC_MESSAGE.WaitingThread"
+        kernel = self._image.kernel
+        message = self._image.at("_KALPC_MESSAGE", thread_at(self._image, thread.ethread)["AlpcMessage"])
+        if not message.address or not message.structure.known:
+            return Awaited(words.ALPC_REPLY, kernel, message.address or None, ownership=words.OWNER_UNKNOWN)
+        wrong = None if message["WaitingThread"] == thread.ethread else "KALPC_MESSAGE.WaitingThread"
         faults = status(StatusItem(StatusCode.CONTRADICTED, members=(wrong,)) if wrong else None)
-        queued = "in the queue of a port" if member("PortQueue") else "taken from its queue"
-        evidence = f"ETHREAD.AlpcMessage {message:#x}, {queued}"
-        server = member("ServerThread")
+        queued = "in the queue of a port" if message["PortQueue"] else "taken from its queue"
+        evidence = f"ETHREAD.AlpcMessage {message.address:#x}, {queued}"
+        server = message["ServerThread"]
         ownership, owners = self._objects.thread_owner(server) if server else (words.OWNER_UNKNOWN, ())
         if not owners:
-            ownership, owners = self._port_owner(member("ConnectionPort"), member("OwnerPort"))
+            ownership, owners = self._port_owner(message["ConnectionPort"], message["OwnerPort"])
         return Awaited(
             words.ALPC_REPLY,
             kernel,
-            message,
+            message.address,
             "",
             "",
             words.BY_MESSAGE,
@@ -193,34 +177,16 @@ class KernelLocks:
             faults,
         )
 
-    def _port_owner(self, connection: int, owner_port: int) -> Tuple[str, Tuple[WaitOwner, ...]]:
+    def _port_owner(
+        self, connection: Optional[int], owner_port: Optional[int]
+    ) -> Tuple[str, Tuple[WaitOwner, ...]]:
         """Returns the process of the server's port: the connection port that the client's port leads to."""
-        types = self._image.types
-        port = types.first_structure("_ALPC_PORT")
-        process = None if port is None else port.first_member("OwnerProcess")
-        if port is None or process is None:
-            return words.OWNER_UNKNOWN, ()
-        for place in (connection, self._connection(owner_port)):
-            eprocess = self._memory.member(place, process) if place else None
+        info = self._image.at("_ALPC_PORT", owner_port)["CommunicationInfo"]
+        for port in (connection, self._image.at("_ALPC_COMMUNICATION_INFO", info)["ConnectionPort"]):
+            eprocess = self._image.at("_ALPC_PORT", port)["OwnerProcess"]
             if eprocess:
                 return words.BY_PROCESS, (self._objects.process_at(eprocess),)
         return words.OWNER_UNKNOWN, ()
-
-    def _connection(self, port: int) -> int:
-        """Returns the connection port of a communication port, 0 if it is unknown."""
-        types = self._image.types
-        structure, info = (
-            types.first_structure("_ALPC_PORT"),
-            types.first_structure("_ALPC_COMMUNICATION_INFO"),
-        )
-        fields = (
-            None if structure is None else structure.first_member("CommunicationInfo"),
-            None if info is None else info.first_member("ConnectionPort"),
-        )
-        at: Optional[int] = port
-        for field in fields:
-            at = self._memory.member(at, field) if at and field is not None else None
-        return at or 0
 
 
 def _owns(lock: Lock, thread: Thread) -> bool:

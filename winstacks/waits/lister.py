@@ -21,7 +21,6 @@ from ..locks.lock import Listed
 from ..memory.decode.status import NOTHING, Status, StatusItem, has_status, status
 from ..memory.decode.statuscodes import StatusCode, words_that
 from ..memory.decode.statusmeanings import Means
-from ..memory.decode.structure import MissingMemberError
 from ..memory.image import AddressSpace, Image
 from ..names.ntdll import Ntdlls
 from ..names.symbolizer import Symbolizer
@@ -72,9 +71,7 @@ class ProcessWaits(NamedTuple):
     """The waits of a process.
 
     Attributes:
-        space: native space of the process
         threads: all its threads
-        waits: its waiting threads
         others: where a chain ends that comes to one of the other threads, by TID: a word of
             `words.CHAIN_ENDS`
         status: what makes the list of threads incomplete
@@ -130,13 +127,8 @@ class WaitLister:
     @cached_property
     def _objects(self) -> Optional[KernelObjects]:
         """Describes the kernel's objects; None without a kernel, or if its symbols do not describe them."""
-        if not self._image.table_name:
-            return None
-        try:
-            return KernelObjects(self._image)
-        except MissingMemberError as error:
-            self._image.lacks(error)
-            return None
+        image = self._image
+        return image.attempt(lambda: KernelObjects(image)) if image.table_name else None
 
     @cached_property
     def _locks(self) -> Optional[KernelLocks]:
@@ -166,12 +158,10 @@ class WaitLister:
         """Returns the waits of a process.
 
         Args:
-            threads: its threads, at least one
             stacks: the stacks of each thread, as `StackLister.thread_stacks` yields them
         """
         sides: Dict[AddressSpace, UserSide] = {}
-        halves = (half for thread in threads for half in (thread.space, thread.wow64) if half is not None)
-        for half in dict.fromkeys(halves):
+        for half in dict.fromkeys(half for thread in threads for half in thread.halves):
             places = [UserStack(thread, *_innermost(found, half)) for thread, found in zip(threads, stacks)]
             side = self._sides.of_half(half, places) if any(place.entry for place in places) else None
             if side is not None:
@@ -233,9 +223,8 @@ class WaitLister:
         self, thread: Thread, sides: Dict[AddressSpace, UserSide]
     ) -> Tuple[List[Answer], Optional[AddressSpace]]:
         """Returns what user mode says a thread waits for, and the half whose locks these are."""
-        for half in (thread.wow64, thread.space):
-            side = sides.get(half) if half is not None else None
-            answers = side.answers(thread.tid) if side is not None else []
+        for half in reversed(thread.halves):
+            answers = sides[half].answers(thread.tid) if half in sides else []
             if answers:
                 return answers, half
         return [], None
@@ -303,8 +292,8 @@ class WaitLister:
 
     def _called(self, thread: Thread, stacks: List[CallStack]) -> Optional[Tuple[str, CallStack, str]]:
         """Returns what the system call of a thread waits for, the stack that shows it, and its name."""
-        for machine in (thread.wow64, thread.space):
-            stack = None if machine is None else _stack_of(stacks, machine)
+        for half in reversed(thread.halves):
+            stack = _stack_of(stacks, half)
             if stack is None or not stack.frames:
                 continue
             function = self._symbol(stack.space, stack.frames[0].address, False).partition("+")[0]
@@ -408,9 +397,10 @@ def _owners_of(kind: str, found: HandleObject, space: AddressSpace) -> Tuple[str
 def _table_status(seen: _Seen, wait: ThreadWait) -> Status:
     """Returns the contradiction of a table of wait blocks that may have lost the lock of a thread."""
     lock = wait.awaited[0].kind in (*_OF_LOCKS, words.CRITICAL_SECTION)
-    halves = (seen.thread.wow64, seen.thread.space) if lock and not seen.answers else ()
-    sides = [seen.sides[half] for half in halves if half in seen.sides]
-    return status(*(side.waits.status for side in sides))
+    if not lock or seen.answers:
+        return NOTHING
+    halves = reversed(seen.thread.halves)
+    return status(*(seen.sides[half].waits.status for half in halves if half in seen.sides))
 
 
 def _ownership(kind: str) -> str:

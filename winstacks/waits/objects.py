@@ -14,9 +14,10 @@ from typing import Optional, Tuple
 from ..columns import words
 from ..memory.decode.status import NOTHING, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
-from ..memory.decode.structure import Field, MissingMemberError
+from ..memory.decode.structure import Field
 from ..memory.image import Image
 from ..process.handletables import HandleTables
+from ..process.kernelobjects import IMAGE_FILE_NAME, process_at
 from ..process.objectheaders import ObjectInfo, Objects
 from ..process.thread import TERMINATED, Thread
 from ..process.threadids import ThreadIds
@@ -43,9 +44,6 @@ _SMALL = (1 << 16) - 1
 class KernelObjects:
     """Describes what the wait blocks of threads lead to.
 
-    Args:
-        image: an image with a kernel
-
     Raises:
         MissingMemberError: the kernel's symbols do not describe wait blocks
     """
@@ -61,32 +59,23 @@ class KernelObjects:
             types["_DISPATCHER_HEADER"],
             image.pointer_size,
         )
-        header, mutant = types["_DISPATCHER_HEADER"], types.first_structure("_KMUTANT")
+        header = types["_DISPATCHER_HEADER"]
         self._type = header.first_member("Type")
         self._signal = header.first_member("SignalState")
-        self._owner = None if mutant is None else mutant.first_member("OwnerThread")
-        timer = types.first_structure("_KTIMER")
-        self._due = None if timer is None else timer.first_member("DueTime.QuadPart", "DueTime")
-        file = types.first_structure("_FILE_OBJECT")
-        self._file_event = None if file is None else file.first_member("Event.Header.Type", "Event")
+        self._owner = types.find("_KMUTANT").first_member("OwnerThread")
+        self._due = types.find("_KTIMER").first_member("DueTime.QuadPart", "DueTime")
+        self._file_event = types.find("_FILE_OBJECT").first_member("Event.Header.Type", "Event")
         self._state = types["_ETHREAD"].first_member("Tcb.State")
         self._threads = image.service(ThreadIds)
 
     @cached_property
     def _objects(self) -> Optional[Objects]:
-        try:
-            return Objects(self._image) if self._image.types.first_structure("_OBJECT_HEADER") else None
-        except MissingMemberError as error:
-            self._image.lacks(error)
-            return None
+        image = self._image
+        return image.attempt(lambda: Objects(image)) if image.types.has("_OBJECT_HEADER") else None
 
     @cached_property
     def _handles(self) -> Optional[HandleTables]:
-        try:
-            return self._image.service(HandleTables)
-        except MissingMemberError as error:
-            self._image.lacks(error)
-            return None
+        return self._image.attempt(lambda: self._image.service(HandleTables))
 
     def blocks(self, thread: Thread) -> WaitBlocks:
         """Returns the wait blocks of a thread."""
@@ -98,7 +87,7 @@ class KernelObjects:
 
     def _awaited(self, thread: Thread, block: WaitBlock, several: bool) -> Awaited:
         address = block.object
-        kind = waitblocks.kind_of(self._member(address, self._type))
+        kind = waitblocks.kind_of(self._memory.member(address, self._type))
         info, kind, address = self._described(address, kind)
         ownership, owners = self._owners(kind, address, thread)
         handle = self._handle_of(thread, info)
@@ -166,7 +155,7 @@ class KernelObjects:
 
     def _thread_at(self, ethread: int) -> Tuple[str, Tuple[WaitOwner, ...]]:
         owners = owner_of(self._threads.owner(ethread))
-        ended = self._state is not None and self._memory.member(ethread, self._state) == TERMINATED
+        ended = self._memory.member(ethread, self._state) == TERMINATED
         owners = tuple(owner._replace(ended=ended) for owner in owners)
         return (words.BY_THREAD, owners) if owners else (words.OWNER_UNKNOWN, ())
 
@@ -176,16 +165,14 @@ class KernelObjects:
 
     def process_at(self, eprocess: int) -> WaitOwner:
         """Returns a process that has to act."""
-        process = self._image.types["_EPROCESS"]
-        pid = self._memory.member(eprocess, process.field("UniqueProcessId"))
-        name = process.first_member("ImageFileName")
-        data = None if name is None else self._memory.read(eprocess + name.offset, name.size)
+        process = process_at(self._image, eprocess)
+        data = process.data(IMAGE_FILE_NAME)
         text = None if data is None else data.split(b"\0")[0].decode("latin-1")
-        return WaitOwner(pid, text, None, eprocess)
+        return WaitOwner(process["UniqueProcessId"], text, None, eprocess)
 
     def _doubt(self, kind: str, address: int, ownership: str) -> Optional[StatusItem]:
         """Returns what contradicts that a thread waits for an object: a signalled one makes nobody wait."""
-        if kind not in (words.EVENT, words.MUTANT, words.SEMAPHORE) or self._signal is None:
+        if kind not in (words.EVENT, words.MUTANT, words.SEMAPHORE):
             return None
         signal = self._memory.member(address, self._signal)
         free = signal is not None and 0 < signal < 1 << 31
@@ -205,6 +192,3 @@ class KernelObjects:
         table = self._handles.table_of(thread.space.eprocess)
         entry = None if table is None or not table.address else self._handles.lookup(table, handle)[0]
         return None if entry is None else self._objects.describe(entry.object_header).body
-
-    def _member(self, base: int, field: Optional[Field]) -> Optional[int]:
-        return None if field is None else self._memory.member(base, field)

@@ -35,10 +35,8 @@ class Awaited(NamedTuple):
     """The thing that a thread waits for.
 
     Attributes:
-        kind: a word of `words.WAIT_KINDS`
         space: address space of its address: the kernel or one half of the thread's process
         address: canonical address, None if unknown or if there is none
-        name: its name, empty without one
         mode: a word of `words.WAIT_MODES`, empty without one
         known: a word of `words.KNOWN`
         ownership: a word of `words.OWNERSHIPS`
@@ -77,7 +75,6 @@ class ThreadWait(NamedTuple):
     """A waiting thread.
 
     Attributes:
-        awaited: what it waits for; several objects if a wait is for any or all of them
         stack: the stack that shows the wait, None without one
         since: when the wait began, a FILETIME; None if unknown
         status: contradictions between the kernel's state, its wait blocks and the locks
@@ -90,6 +87,6 @@ class ThreadWait(NamedTuple):
     status: Status = NOTHING
 
 
-def owner_of(found: Optional[ThreadOwner], eprocess: int = 0) -> Tuple[WaitOwner, ...]:
+def owner_of(found: Optional[ThreadOwner]) -> Tuple[WaitOwner, ...]:
     """Returns the owner that a lookup of threads found; none without one."""
-    return () if found is None else (WaitOwner(found.pid, found.process, found.tid, eprocess),)
+    return () if found is None else (WaitOwner(found.pid, found.process, found.tid),)

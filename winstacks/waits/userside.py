@@ -100,11 +100,7 @@ class UserSide:
 
 
 class UserSides:
-    """Makes the views of processes.
-
-    Args:
-        symbol: names addresses, for a caller that keeps names
-    """
+    """Makes the views of processes."""
 
     def __init__(
         self, image: Image, symbolizer: Symbolizer, ntdlls: Ntdlls, symbol: Optional[SymbolOf] = None
@@ -165,13 +161,11 @@ class UserSides:
         """Returns the names of the critical sections of the PEB and of heaps, by address."""
         memory, types = self._image.memory(space), user_types(self._image, space)
         found: Dict[int, str] = {}
-        for member, name in PEB_LOCKS.items() if space.peb else ():
-            field = types["_PEB"].first_member(member)
-            address = None if field is None else memory.member(space.peb, field)
+        for member, name in PEB_LOCKS.items():
+            address = memory.member(space.peb, types["_PEB"].first_member(member))
             if address:
                 found[address] = name
-        default = types["_PEB"].first_member("ProcessHeap") if space.peb else None
-        heap = memory.member(space.peb, default) if default is not None else None
+        heap = memory.member(space.peb, types["_PEB"].first_member("ProcessHeap"))
         heaps = [*(listed_heaps(self._image, space) or ()), *([heap] if heap else ())]
         for heap in dict.fromkeys(heaps[:MAX_HEAPS]):
             # The header of a heap points to its lock, which lies in the header's page.
@@ -219,13 +213,12 @@ class _Names:
     def in_code(self, address: int) -> bool:
         """Returns whether an address lies in an executable section of a module."""
         module = self._namer.module_at(address)
-        headers = None if module is None else module.image.headers
-        if module is None or headers is None:
+        if module is None:
             return False
         rva = address - module.module.base
         return any(
             section.start <= rva < section.end and bool(section.characteristics & pe.MEM_EXECUTE)
-            for section in headers.sections
+            for section in module.image.sections
         )
 
     def is_stub(self, address: int) -> Optional[bool]:

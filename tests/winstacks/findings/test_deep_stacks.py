@@ -117,7 +117,6 @@ def test_regions_are_gone_through_once_for_a_process(
     )
     facts = CheckFacts(symbolizer)
     process = facts.namer(stack.space).process
-    assert process is not None
     listed = Listed(process.vads)
     monkeypatch.setattr(AddressNamer, "process", process._replace(vads=listed))
     places = [place for place in unbacked_frames(stack) if place.name.backing == PRIVATE]

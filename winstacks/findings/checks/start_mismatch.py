@@ -80,8 +80,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
 
 def _half(space: AddressSpace, start: int, facts: CheckFacts) -> AddressSpace:
     """Returns the half of a process in which a thread starts: below 4 GB a WoW64 process's 32-bit half."""
-    process = facts.namer(space).process
-    if space.machine is Machine.I386 or process is None or Machine.I386 not in process.ntdlls:
+    if space.machine is Machine.I386 or Machine.I386 not in facts.namer(space).process.ntdlls:
         return space
     return space._replace(machine=Machine.I386, wow64=True) if start < _FOUR_GB else space
 

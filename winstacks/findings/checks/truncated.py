@@ -81,9 +81,8 @@ def _tells(stack: StackRecord, facts: CheckFacts) -> bool:
     """Returns whether the functions in which stacks of the process end have names in the image."""
     if stack.kind == KERNEL:
         return True
-    process = facts.namer(stack.space).process
     for module, function in (_SINCE_VISTA, _BEFORE):
-        for known_module in () if process is None else facts.namer(stack.space).modules(module):
+        for known_module in facts.namer(stack.space).modules(module):
             if known_module.image.names.rva_of(function) is not None:
                 return True
     return False

@@ -177,7 +177,7 @@ def _is_in(place: FramePlace, functions: Tuple[str, ...]) -> bool:
 def _has_names(space: AddressSpace, facts: CheckFacts) -> bool:
     """Returns whether a process's ntdll has symbols."""
     names = facts.namer(space)
-    ntdll = None if names.process is None else names.process.ntdlls.get(space.machine)
+    ntdll = names.process.ntdlls.get(space.machine)
     known_module = None if ntdll is None else names.module_at(ntdll.base)
     return known_module is not None and known_module.image.symbols is not None
 

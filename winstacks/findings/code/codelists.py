@@ -138,8 +138,7 @@ class CodeLists:
     def ranges(self) -> List[CodeRange]:
         """Returns the ranges, ascending and disjoint; `list` of each names the runtime."""
         labelled: List[Tuple[int, int, str]] = []
-        process = self._names.process
-        for module in () if process is None else process.modules:
+        for module in self._names.process.modules:
             if module.stem in self._programs or module.file.lower().endswith(_PROGRAM):
                 known = self._names.module_at(module.base)
                 labelled += () if known is None else self._of_module(known)
@@ -190,8 +189,8 @@ class CodeLists:
 
     def _variables(self, known_module: KnownModule) -> Iterator[int]:
         """Yields values in a module's writable sections that may be addresses of private memory."""
-        headers, remaining = known_module.image.headers, MAX_VARIABLES
-        for section in () if headers is None else headers.sections:
+        remaining = MAX_VARIABLES
+        for section in known_module.image.sections:
             length = min(section.end - section.start, remaining)
             if not section.characteristics & _WRITABLE or length <= 0:
                 continue

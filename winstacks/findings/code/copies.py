@@ -15,6 +15,7 @@ each of these processes.
 
 from __future__ import annotations
 
+import functools
 from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...memory.decode.machine import Machine
@@ -140,7 +141,6 @@ class SectionCopies:
         self._module = module
         self._vads = image.service(regions)
         self._sections = image.service(ImageSections)
-        self._files: Optional[Dict[int, List[Mapping]]] = None
         self._pages: Dict[Tuple[str, int], Comparison] = {}
         self._others: Memo[Tuple[int, int], List[_Copy]] = Memo(self._read_others, _PAGES_KEPT)
         self._of_sections: Dict[Tuple[int, int], Optional[Bytes]] = {}
@@ -156,7 +156,7 @@ class SectionCopies:
         """Returns the mappings of the file in other processes: one of each program, then the next."""
         return [
             other
-            for other in self._list().get(mapping.vad.control_area, ())
+            for other in self._files.get(mapping.vad.control_area, ())
             if other.space.layer_name != mapping.space.layer_name
         ]
 
@@ -224,31 +224,30 @@ class SectionCopies:
         """Compares several ranges (start, end) of addresses of a process; see `compare`."""
         return Comparison.joined(self.compare(space, start, end) for start, end in ranges)
 
-    def _list(self) -> Dict[int, List[Mapping]]:
-        """Returns the mappings of each image by its control area, in the order of comparison.
+    @functools.cached_property
+    def _files(self) -> Dict[int, List[Mapping]]:
+        """The mappings of each image by its control area, in the order of comparison.
 
         Processes outside the process list are left out: options decide whether these are found.
         """
-        if self._files is None:
-            by_area: Dict[int, List[Mapping]] = {}
-            count = 0
-            for space in AddressSpaces.list_spaces(self._image):
-                if space.kernel or space.wow64 or not space.layer_name:
-                    continue
-                if has_status(space.remark, StatusCode.NOT_IN_THE_PROCESS_LIST):
-                    continue
-                images = sorted(vad for vad in self._vads.list_regions(space)[0] if vad.image)
-                count += len(images)
-                if count > MAX_MAPPINGS:
-                    break
-                for vad in images:
-                    by_area.setdefault(vad.control_area, []).append(Mapping(space, vad))
-            self._files = {area: _mixed(mappings) for area, mappings in by_area.items()}
-        return self._files
+        by_area: Dict[int, List[Mapping]] = {}
+        count = 0
+        for space in AddressSpaces.list_spaces(self._image):
+            if space.kernel or space.wow64 or not space.layer_name:
+                continue
+            if has_status(space.remark, StatusCode.NOT_IN_THE_PROCESS_LIST):
+                continue
+            images = sorted(vad for vad in self._vads.list_regions(space)[0] if vad.image)
+            count += len(images)
+            if count > MAX_MAPPINGS:
+                break
+            for vad in images:
+                by_area.setdefault(vad.control_area, []).append(Mapping(space, vad))
+        return {area: _mixed(mappings) for area, mappings in by_area.items()}
 
     def _compared_mappings(self, area: int) -> List[Mapping]:
         """Returns the mappings of a file whose pages are used for comparisons."""
-        mappings = self._list().get(area, [])
+        mappings = self._files.get(area, [])
         programs = len({mapping.space.process for mapping in mappings})
         return mappings[: min(programs, MAX_OTHERS + 1) if programs >= _ENOUGH else MAX_OTHERS + 1]
 

@@ -100,10 +100,9 @@ def leftovers(stack: StackRecord, facts: CheckFacts) -> Iterator[Leftover]:
 
 def _regions(space: AddressSpace, facts: CheckFacts) -> List[Region]:
     """Returns the executable regions of a process that are no image; pico processes run code in such."""
-    process = facts.namer(space).process
-    if process is None or process_member(facts.image, space.eprocess, "PicoContext"):
+    if process_member(facts.image, space.eprocess, "PicoContext"):
         return []
-    found = (vad for vad in process.vads if not vad.image and vad.executable)
+    found = (vad for vad in facts.namer(space).process.vads if not vad.image and vad.executable)
     return sorted(found, key=lambda vad: vad.start)
 
 
@@ -165,8 +164,7 @@ def _product(space: AddressSpace, address: int, facts: CheckFacts) -> Optional[s
 
 def _programs(space: AddressSpace, facts: CheckFacts) -> Iterator[KnownModule]:
     """Yields the programs among the modules of a process."""
-    process = facts.namer(space).process
-    for module in () if process is None else process.modules:
+    for module in facts.namer(space).process.modules:
         known_module = facts.namer(space).module_at(module.base) if module.file.endswith(_EXE) else None
         if known_module is not None:
             yield known_module

@@ -112,8 +112,7 @@ def has_much_code(space: AddressSpace, facts: CheckFacts) -> bool:
 
 
 def _counts_much_code(space: AddressSpace, facts: CheckFacts) -> bool:
-    process = facts.namer(space).process
-    found = [vad for vad in (() if process is None else process.vads) if not vad.image and vad.executable]
+    found = [vad for vad in facts.namer(space).process.vads if not vad.image and vad.executable]
     return len(found) >= _MANY or any(vad.end - vad.start >= _LARGE for vad in found)
 
 
@@ -130,9 +129,8 @@ class _Files(NamedTuple):
 
 
 def _files(space: AddressSpace, facts: CheckFacts) -> _Files:
-    process = facts.namer(space).process
     service = facts.image.service(regions)
-    images = (vad for vad in (() if process is None else process.vads) if vad.image)
+    images = (vad for vad in facts.namer(space).process.vads if vad.image)
     paths = {(service.file_name(vad.control_area) or "").lower() for vad in images} - {""}
     return _Files(sorted(paths), frozenset(_folder(path) for path in paths if path.endswith(_PROGRAM)))
 

@@ -97,11 +97,11 @@ class PatchedStubs:
             number: number that the copy calls
         """
         patched = self._found.get(number)
-        if patched is None or self._names.process is None:
+        vads = self._names.process.vads
+        if patched is None or not vads:
             return None
         target = patched.way[-1]
         explanation = f"a sandbox: {patched.name} was patched and leads to {target:#x}, "
-        vads = self._names.process.vads
         # A thunk next to the copy may jump on into the sandbox's module.
         if any(vad_at(vads, start) == vad_at(vads, item) for item in patched.way):
             return explanation + "through code beside this copy of the stub"
@@ -112,9 +112,8 @@ class PatchedStubs:
 
     def _keeps(self, known_module: KnownModule, address: int) -> bool:
         """Returns whether the data of a module contains an address."""
-        headers = known_module.image.headers
         pattern, remaining = address.to_bytes(8, "little"), _MOST_DATA
-        for section in () if headers is None else headers.sections:
+        for section in known_module.image.sections:
             length = min(section.end - section.start, remaining)
             if not section.characteristics & _WRITABLE or self._searches >= MOST_SEARCHES or length <= 0:
                 continue

@@ -29,7 +29,6 @@ def around(groups: Iterable[TraceGroup], address: int, region: Optional[Tuple[in
     address.
 
     Args:
-        groups: the blocks of an address space, which the groups keep
         region: (start, end) of the memory region of the address, whose blocks count; all count if it is None
 
     Returns:

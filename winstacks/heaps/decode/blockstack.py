@@ -52,7 +52,6 @@ class Extension(NamedTuple):
 
     Attributes:
         header: address of the real _HEAP_ENTRY
-        user: address of the caller's bytes
         unused: UnusedBytesLength: bytes of the block that are not the caller's
         trace: the trace that the block names, None if it names none
     """

@@ -199,7 +199,6 @@ class HeapContents(NamedTuple):
     """The contents of a process's heaps.
 
     Attributes:
-        owners: heaps, segments and containers
         groups: the blocks by trace, the trace with most bytes first
         lost: bytes of the heaps in which no block header was recognised
         status: reason why heaps may be missing; empty if all of them are here

@@ -41,7 +41,6 @@ class FrontEnd(NamedTuple):
     """`_HEAP_USERDATA_HEADER` and `_HEAP_SUBSEGMENT` of the low-fragmentation heap, a heap's front end.
 
     Attributes:
-        signature: offset of Signature
         header: the lowest offset at which a block may begin: after the header, or after its BitmapData
         bitmap: whether the header ends in a bitmap of busy blocks (8 and later): the first block then lies at
             an unknown distance behind the header
@@ -61,7 +60,6 @@ class HeapLayout:
 
     Args:
         types: a table, or the kernel's symbols with the table that complements them
-        pointer_size: 4 or 8, for the bitness of the process
 
     Attributes:
         encoding, encode_mask, interceptor: None in 5.x, which lacks them

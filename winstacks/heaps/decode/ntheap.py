@@ -31,8 +31,6 @@ class HeapSegment(NamedTuple):
 
     Attributes:
         address: address of the _HEAP_SEGMENT; in 6.0 and later the first segment's is the _HEAP itself
-        base: BaseAddress
-        pages: NumberOfPages
         creator: index of the creator's trace, 0 for none
         uncommitted: (start, end) of the uncommitted ranges, sorted
         descriptors: addresses of the structures that describe these ranges, which lie in blocks of the heap
@@ -66,10 +64,8 @@ class Heap(NamedTuple):
     Attributes:
         address: address of the _HEAP, which is the heap's handle
         layout: structures that the signatures, and whole lists, confirm
-        flags: HEAP.Flags
         key: XOR key of block headers from their member Size on; 0 if headers are plain
         interceptor: index of the routine that extends each block, 0 for none
-        creator: index of the creator's trace, 0 for none
         virtual_blocks: addresses of the _HEAP_VIRTUAL_ALLOC_ENTRY structures
     """
 

@@ -59,8 +59,6 @@ class PageHeapNode(NamedTuple):
     """A block of full page heap.
 
     Attributes:
-        user: address of the caller's bytes
-        size: bytes that the caller asked for
         actual: bytes that page heap reserved for them
         trace: address of a database entry, 0 for none; for a freed block, whether it is the trace of the
             allocation or of the free was not measured
@@ -90,10 +88,7 @@ class BlockInformation(NamedTuple):
     """A _DPH_BLOCK_INFORMATION whose stamps are right.
 
     Attributes:
-        user: address of the caller's bytes
-        size: bytes that the caller asked for
         actual: bytes including all that page heap adds
-        trace: address of a database entry, 0 for none
         full: whether full page heap wrote the information, rather than light
         freed: whether the stamps are those for freed blocks
     """

@@ -41,7 +41,6 @@ class SegmentHeap(NamedTuple):
 
     Attributes:
         address: address of the _SEGMENT_HEAP, which is the heap's handle
-        segments: (start, end) of the segments
         damaged: whether its lists of segments cannot be followed, or the links of its tree of large blocks
             are encoded or unreadable
     """

@@ -16,9 +16,7 @@ class ProcessTotal:
 
     Attributes:
         count, size: number of blocks in use, and of their bytes as far as these are known
-        unsized: number of blocks whose size is unknown
         growth: sum of the known growth of stacks; None if no growth is known
-        growth_unknown: whether the growth of some stacks is not known
     """
 
     def __init__(self) -> None:

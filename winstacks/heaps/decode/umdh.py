@@ -243,11 +243,7 @@ def totals(log: UmdhLog) -> Dict[Stack, Total]:
 
 
 class Growth:
-    """Compares the blocks of a process with an earlier log, stack by stack, over all heaps and statuses.
-
-    Args:
-        groups: the present blocks
-    """
+    """Compares the blocks of a process with an earlier log, stack by stack, over all heaps and statuses."""
 
     def __init__(
         self, baseline: UmdhLog, modules: Iterable[UmdhModule], groups: Iterable[TraceGroup]

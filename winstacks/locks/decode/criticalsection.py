@@ -139,7 +139,6 @@ class SectionLayout:
     """The structures of critical sections of one bitness.
 
     Args:
-        types: `_RTL_CRITICAL_SECTION`, `_RTL_CRITICAL_SECTION_DEBUG` and `_RTL_RESOURCE`
         has_high: whether debug information has CreatorBackTraceIndexHigh (Vista and later)
 
     Attributes:

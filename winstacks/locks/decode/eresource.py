@@ -53,7 +53,6 @@ class ResourceLayout:
     """Layout of `_ERESOURCE`, and of the owner list in fast resources (17763 and later).
 
     Attributes:
-        pointer_size: size of a pointer, 4 or 8
         active: ActiveCount (a SHORT) up to 2003, ActiveEntries (a ULONG) since Vista
         owners: offset of the first owner's entry
         owner_count: number of owner entries in the structure: two up to 2003 (`OwnerThreads`, the first is
@@ -117,7 +116,6 @@ class Resource(NamedTuple):
     """
 
     active: int
-    owned_exclusive: Optional[bool]
     embedded: Optional[Tuple[Owner, ...]]
     owner_table: Optional[int]
     contention_count: Optional[int]
@@ -147,7 +145,6 @@ def decode_resource(data: Buffer, layout: ResourceLayout) -> Resource:
         ]
     return Resource(
         active=layout.active.value_in(data),
-        owned_exclusive=exclusive,
         embedded=None if owners is None else tuple(owner for owner in owners if owner),
         owner_table=value(layout.owner_table),
         contention_count=value(layout.contention_count),

@@ -156,7 +156,6 @@ def walk(head: int, read_links: ReadLinks, limit: int = MAX_NODES) -> ListWalk:
     """Walks a list forward, and if it is damaged backward too. A node counts as in `steps`.
 
     Args:
-        head: address of the LIST_ENTRY to start from; it is not in the result
         limit: maximum number of nodes that both walks together visit
     """
     before, forward = take_nodes(steps(head, read_links, 0, limit))

@@ -37,7 +37,6 @@ class Machine(Enum):
     Attributes:
         number: IMAGE_FILE_MACHINE_* value, as in PE headers
         arch: word for the machine in the column Arch
-        pointer_size: bytes of a pointer: 8 or 4
         kernel_start: lowest address at which the kernel's half begins (x86: without /3GB)
         shared_data: address of KI_USER_SHARED_DATA in ntddk.h, the same in every version
         address_bits: number of significant low bits of an address; the bits above repeat the highest of them.

@@ -132,7 +132,6 @@ class Memory:
 
         Args:
             data: Length, MaximumLength and Buffer
-            limit: maximum bytes of text to read
         """
         length = min(int.from_bytes(data[:2], "little"), limit)
         start = self.pointer_size
@@ -140,11 +139,7 @@ class Memory:
         return None if text is None else text.decode("utf-16-le", "replace")
 
     def unicode_string_at(self, address: int, limit: int = MAX_STRING) -> Optional[str]:
-        """Returns the text of the UNICODE_STRING at an address; None if the structure or text is not present.
-
-        Args:
-            limit: maximum bytes of text to read
-        """
+        """Returns the text of the UNICODE_STRING at an address; None if it is not present."""
         data = self.read(address, 2 * self.pointer_size)
         return None if data is None else self.unicode_string(data, limit)
 

@@ -70,7 +70,6 @@ def in_section(entry: int, size: int) -> Optional[int]:
     Args:
         entry: the prototype PTE. It leads to a page that is in use or on its way out (transition), to the
             page file, or by way of the subsection to the file
-        size: bytes of the entry: 8, or 4 on x86 without PAE
     """
     if not leads(entry):
         return None

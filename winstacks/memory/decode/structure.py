@@ -20,7 +20,6 @@ class Field(NamedTuple):
     """An integer, a pointer or a bit field.
 
     Attributes:
-        offset: bytes from the structure's start
         size: bytes; for a bit field, bytes of the integer that holds it
         shift: the lowest bit of a bit field
         mask: as many ones as a bit field has bits; -1 for a whole integer
@@ -53,11 +52,15 @@ INTEGER_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 """Codes of `struct` for unsigned integers and pointers, by size; lower-case codes are signed."""
 
 
+def unsigned(data: Optional[Buffer]) -> Optional[int]:
+    """Returns the unsigned little-endian integer in bytes; None without bytes."""
+    return None if data is None else int.from_bytes(data, "little")
+
+
 def integers(data: Buffer, size: int, start: int = 0, count: Optional[int] = None) -> Tuple[int, ...]:
     """Returns the unsigned integers of an array: pointers, or entries of a page table.
 
     Args:
-        data: little-endian bytes that hold the array
         count: how many integers; None: as many as lie between `start` and the end of the data
 
     Raises:
@@ -174,11 +177,7 @@ class Structure:
 
 
 class StructureView:
-    """A structure in bytes: its members by name.
-
-    Args:
-        data: little-endian bytes that hold it
-    """
+    """A structure in bytes: its members by name."""
 
     def __init__(self, structure: Structure, data: Buffer, start: int = 0) -> None:
         self.structure = structure

@@ -59,7 +59,6 @@ class View:
 
         Args:
             path: the string, or its first member (`FileName.Length`)
-            limit: maximum bytes of text to read
         """
         place = self.place(path)
         return None if place is None else self._memory.unicode_string_at(place, limit)

@@ -55,7 +55,6 @@ class Bitmap(NamedTuple):
     """The content of a bitmap dump.
 
     Attributes:
-        runs: the pages of the file, by physical address
         lost: number of pages that the bitmap has beyond the end of the file
         left_out: number of pages in the file beyond MAX_RUNS; 0 with a bitmap of usual size
         cut: number of bytes of the bitmap beyond MAX_BITMAP
@@ -69,9 +68,6 @@ class Bitmap(NamedTuple):
 
 def read_bitmap(read: ReadFile, size: int, start: int) -> Bitmap:
     """Reads the bitmap of a dump. It never returns more pages than the file has room for.
-
-    Args:
-        start: offset of the _SUMMARY_DUMP, which follows the header
 
     Raises:
         BitmapError: there is no bitmap

@@ -31,6 +31,7 @@ from ...memory.decode.declared import ULONG, ULONGLONG, Declared
 from ...memory.decode.memory import ReadFile
 from ...memory.decode.status import NOTHING, Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
+from ...memory.decode.structure import unsigned
 from .writers import FOREIGN
 
 SIGNATURE = b"MDMP"
@@ -148,8 +149,6 @@ class Minidump:
 
     Attributes:
         version: upper half of MINIDUMP_HEADER.Version, chosen by the writer
-        time_date_stamp: TimeDateStamp, seconds since 1970
-        flags: MINIDUMP_TYPE
         streams: all entries of the directory that are in use, in its order
         status: faults of header and directory
 
@@ -256,8 +255,7 @@ class Minidump:
         return self._texts.get(rva)
 
     def _string(self, rva: int) -> Optional[str]:
-        length = self.read(rva, 4)
-        size = None if length is None else int.from_bytes(length, "little")
+        size = unsigned(self.read(rva, 4))
         if size is None or size % 2 or size > MAX_STRING:
             return None
         if size > self._text_left:
@@ -302,9 +300,6 @@ def overlapping(ranges: Sequence[Tuple[int, int]]) -> Dict[int, int]:
     """Returns the ranges that overlap an earlier one.
 
     The earlier range begins before the other, or begins with it and is listed first.
-
-    Args:
-        ranges: (start, end), in any order
 
     Returns:
         The number of shared bytes by index of each overlapping range.

@@ -46,7 +46,6 @@ class HandleOperation(NamedTuple):
     """AVRF_HANDLE_OPERATION.
 
     Attributes:
-        OperationType: see OPERATIONS
         ReturnAddresses: room for the most return addresses
     """
 

@@ -46,14 +46,12 @@ class KernelDumpHeader(NamedTuple):
 
     Attributes:
         wide: whether the header is DUMP_HEADER64
-        size: size of the header in bytes; the data of the dump's type follow
         present: bytes of the header that the file has
         context_offset, exception_offset: offsets of ContextRecord and Exception, the header's own CONTEXT and
             EXCEPTION_RECORD
         MajorVersion: 15 for a free build, 12 for a checked build
         MinorVersion: the build number
         BugCheckParameters: the four parameters of KeBugCheckEx, numbers of pointer width
-        SystemTime: a FILETIME
         SystemUpTime: in units of 100 ns
         Comment: text of the comment, empty without one
     """

@@ -135,13 +135,7 @@ def read_counted_list(
 def read_headed_list(
     dump: Minidump, kind: int, header: Declared[Any], form: Declared[Record], limit: int, member: str
 ) -> Tuple[List[Record], Status]:
-    """Reads a stream whose header begins as ListHeader does.
-
-    Args:
-        kind: the type of the stream
-        limit: greatest number of entries that are read
-        member: name of the header's member that has the number
-    """
+    """Reads a stream whose header begins as ListHeader does."""
     members, rva, end, stream = read_list_header(dump, kind, header)
     if members is None:
         return [], stream

@@ -39,7 +39,6 @@ class MemoryRange(NamedTuple):
     names no offset.
 
     Attributes:
-        start: address of the first byte
         offset: its offset in the file
     """
 

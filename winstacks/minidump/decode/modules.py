@@ -41,8 +41,6 @@ class MinidumpModule(NamedTuple):
 
     Attributes:
         ModuleName: path of the file, None if it cannot be read
-        VersionInfo: VS_FIXEDFILEINFO
-        CvRecord: file range of the record that names the PDB
         code_view: content of that record, None without a record of kind RSDS
     """
 

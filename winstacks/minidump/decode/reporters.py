@@ -15,6 +15,7 @@ from typing import Annotated, Iterator, List, NamedTuple, Optional
 from ...memory.decode.declared import ULONG, USHORT, Declared, Record
 from ...memory.decode.status import Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
+from ...memory.decode.structure import unsigned
 from .dumpfile import Location, Minidump
 from .lists import COUNT
 
@@ -228,8 +229,7 @@ class _Reader:
 
     def _bytes(self, rva: int) -> Optional[bytes]:
         """Returns the bytes behind a 32-bit length: MinidumpUTF8String or MinidumpByteArray."""
-        length = self._dump.read(rva, 4) if rva else None
-        size = None if length is None else int.from_bytes(length, "little")
+        size = unsigned(self._dump.read(rva, 4)) if rva else None
         return None if size is None or size > MAX_VALUE else self._dump.read(rva + 4, size)
 
     def _text(self, rva: int) -> Optional[str]:

@@ -80,7 +80,6 @@ class Part(NamedTuple):
 
     Attributes:
         name: name of its member, without `Offset`
-        size: size in bytes, as far as the dump shows it
         data: the bytes that the file has
     """
 
@@ -201,7 +200,6 @@ class TriageDump:
         """Returns a part that its content proves: at the member's offset, else in DUMP_HEADER.
 
         Args:
-            name: name of the member, without `Offset`
             in_header: offset of the same structure in DUMP_HEADER
             wrong: status if neither place has one
         """

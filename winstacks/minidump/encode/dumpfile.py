@@ -48,8 +48,6 @@ class Draft:
     """Collects the bytes before the memory of a dump.
 
     Args:
-        time_date_stamp: MINIDUMP_HEADER.TimeDateStamp, seconds since 1970
-        flags: MINIDUMP_TYPE: the content that the dump should have
         names: the streams to come, in the order of the directory
     """
 

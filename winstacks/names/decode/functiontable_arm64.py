@@ -34,11 +34,7 @@ _ISLAND_SIZE = 3 * INSTRUCTION
 
 
 class _Ends(Sequence[int]):
-    """The RVA behind each piece, computed when it is needed.
-
-    Args:
-        begins: BeginAddress of all entries, ascending
-    """
+    """The RVA behind each piece, computed when it is needed."""
 
     def __init__(self, begins: Sequence[int], unwinds: Sequence[int], read_rva: ReadRva) -> None:
         self._begins = begins

@@ -38,11 +38,7 @@ def is_ground(function: Optional[str], kernel: bool) -> bool:
 
 
 def is_first(module: str, function: str, kernel: bool) -> bool:
-    """Returns whether only functions of Windows that begin a thread are outside a frame in this function.
-
-    Args:
-        module: name of the module, in any case
-    """
+    """Returns whether only functions of Windows that begin a thread are outside a frame in this function."""
     plain = undecorated(function)
     if module.lower() not in (KERNEL_MODULES if kernel else GROUND_MODULES):
         return False

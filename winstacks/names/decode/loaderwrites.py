@@ -81,11 +81,7 @@ class _TooManyError(Exception):
 
 
 def find_writes(read: ReadRva, headers: Headers, image_base: int) -> LoaderWrites:
-    """Returns the ranges of an image that Windows writes.
-
-    Args:
-        image_base: preferred address of the image (ImageBase)
-    """
+    """Returns the ranges of an image that Windows writes."""
     pointer = 8 if headers.machine == 0x8664 else 4
     written: List[Tuple[int, int]] = []
     rva, size = headers.directory(_IAT)
@@ -145,7 +141,6 @@ def _table_length(read: ReadRva, rva: int, pointer: int, budget: List[int]) -> i
     """Returns the bytes of a table of pointers that ends with 0, including the 0.
 
     Args:
-        read: reads the image by RVA
         budget: one number: the pointers that may still be read, reduced here
     """
     count = 0

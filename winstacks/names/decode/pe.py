@@ -15,6 +15,7 @@ import uuid
 from typing import NamedTuple, Optional, Tuple
 
 from ...memory.decode.statuscodes import StatusCode
+from ...memory.decode.structure import unsigned
 from .unwindinfo import Bytes, ReadRva
 
 MACHINE_I386 = 0x14C
@@ -73,8 +74,6 @@ class Headers(NamedTuple):
     """Values of the PE headers.
 
     Attributes:
-        timestamp: TimeDateStamp
-        size: SizeOfImage
         sections: sections that are not empty, by RVA
         directories: (RVA, size) of the data directories as stored, as many as there are
         section_starts: RVAs of all sections in the order of the section table, empty ones included: the
@@ -109,9 +108,6 @@ class CodeView(NamedTuple):
 
 def read_headers(read: ReadRva) -> Headers:
     """Parses the headers at RVA 0.
-
-    Args:
-        read: reads the image by RVA
 
     Raises:
         HeaderError: the headers are paged out or are not PE headers
@@ -173,8 +169,7 @@ def read_checksum(read: ReadRva) -> Optional[int]:
         HeaderError: the start of the headers cannot be read
     """
     start = int.from_bytes(_need(read, 0x3C, 4), "little")
-    data = read(start + _FILE_HEADER.size + _CHECKSUM, 4)
-    return None if data is None else int.from_bytes(data, "little")
+    return unsigned(read(start + _FILE_HEADER.size + _CHECKSUM, 4))
 
 
 def codeview_of(record: Optional[Bytes]) -> Optional[CodeView]:

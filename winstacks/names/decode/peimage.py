@@ -73,7 +73,6 @@ class _Part(NamedTuple):
     """A part of the image: the headers or a section.
 
     Attributes:
-        start: RVA
         end: RVA of the end of its last page
         size: bytes of the part, without the padding of the last page
         length: bytes in the file; the rest of the part is zeros
@@ -90,7 +89,6 @@ class PeImage:
     """A PE file.
 
     Attributes:
-        headers: headers, in the same form as the headers of a module in memory
         code_view: RSDS record, None if there is none
         image_base: preferred address of the image (ImageBase)
         check_sum: CheckSum, 0 if the linker stored none

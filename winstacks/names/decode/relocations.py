@@ -40,9 +40,6 @@ Slot = Tuple[int, int]
 def of_image(read: Callable[[int, int], Optional[Bytes]]) -> Iterator[Tuple[int, List[Slot]]]:
     """Yields (page RVA, relocations) of the readable blocks of an image. If the blocks can be followed to
     their end, the last page is END.
-
-    Args:
-        read: reads the image by RVA
     """
     try:
         rva, size = read_headers(read).directory(DIRECTORY_RELOCATIONS)
@@ -59,7 +56,6 @@ class RelocationBlock(NamedTuple):
 
     Attributes:
         page: RVA of the page, END for the mark of the end
-        rva: RVA of the entries
     """
 
     page: int
@@ -71,7 +67,6 @@ def blocks(read: ReadRva, rva: int, size: int) -> Iterator[RelocationBlock]:
     """Yields the blocks of relocations, then a block with the page END. Without that block, some are missing.
 
     Args:
-        read: reads the image by RVA
         rva, size: the directory of relocations; the size is 0 if there are none
     """
     end = rva + min(size, MAX_BYTES)

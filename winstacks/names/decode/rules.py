@@ -47,9 +47,6 @@ def sort_labels(pairs: Iterable[Tuple[int, str]]) -> Tuple[List[int], List[str]]
     """Returns the RVAs of labels and their names as two lists, sorted by RVA.
 
     Each RVA is there once, with its best name (see `_rank`).
-
-    Args:
-        pairs: (RVA, name) of the labels
     """
     rvas: List[int] = []
     names: List[str] = []
@@ -80,7 +77,6 @@ class NameTable:
 
     Args:
         rvas: RVAs of the labels, ascending, each once
-        names: names of the labels, in the same order
         sections: the module's sections, ascending; if empty (unknown), a label may name an address in another
             section
         functions: the x64 function table, None if there is none
@@ -133,9 +129,6 @@ class NameTable:
     def _function_label(self, piece: int) -> Optional[Label]:
         """Returns the label of the function to which a piece of code without a label belongs. The result is
         kept.
-
-        Args:
-            piece: position of the piece in the function table
         """
         label = self._pieces[piece]
         if label is _UNKNOWN:

@@ -31,8 +31,6 @@ class UnloadEvent(NamedTuple):
 
     Attributes:
         sequence: number of the event; later events have higher numbers
-        timestamp: TimeDateStamp of the module
-        name: file name
     """
 
     base: int
@@ -44,9 +42,6 @@ class UnloadEvent(NamedTuple):
 
 class EventLayout:
     """The layout of an element of a ring.
-
-    Args:
-        element: `_RTL_UNLOAD_EVENT_TRACE` of one generation of Windows
 
     Attributes:
         base: offset of BaseAddress in an element, a pointer

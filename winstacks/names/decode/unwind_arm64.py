@@ -23,6 +23,7 @@ import struct
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...memory.decode.statuscodes import StatusCode
+from ...memory.decode.structure import unsigned
 from .unwindinfo import ReadRva, UnwindDataError
 
 PACKED, FRAGMENT, ISLAND = 1, 2, 3
@@ -229,8 +230,8 @@ def _header(read_rva: ReadRva, rva: int) -> Tuple[int, int, int, int, Optional[i
 
 def full_length(read_rva: ReadRva, rva: int) -> Optional[int]:
     """Returns the length of the piece of a full record in bytes; None if the record is unreadable."""
-    data = read_rva(rva, 4)
-    return None if data is None else (int.from_bytes(data, "little") & 0x3FFFF) * INSTRUCTION
+    word = unsigned(read_rva(rva, 4))
+    return None if word is None else (word & 0x3FFFF) * INSTRUCTION
 
 
 def _full(read_rva: ReadRva, rva: int) -> UnwindRecord:

@@ -65,8 +65,6 @@ class RuntimeFunction(NamedTuple):
     """RUNTIME_FUNCTION: an entry of the function table, which describes a piece of code.
 
     Attributes:
-        begin: BeginAddress, RVA of the piece
-        end: EndAddress, RVA behind the piece
         unwind: UnwindData, RVA of the UNWIND_INFO; with bit 0 set, of another RUNTIME_FUNCTION
     """
 
@@ -96,7 +94,6 @@ class Epilog(NamedTuple):
 
     Attributes:
         distance: bytes from its start to the end of the function
-        size: bytes of the epilogue
     """
 
     distance: int
@@ -107,8 +104,6 @@ class UnwindInfo(NamedTuple):
     """A parsed UNWIND_INFO.
 
     Attributes:
-        version: Version, 1 or 2
-        flags: Flags: EHANDLER, UHANDLER, CHAININFO
         frame_register: number of the frame register, 0 if there is none
         frame_offset: distance of the frame register from the stack pointer, in bytes
         codes: unwind codes, the last action of the prologue first; without UWOP_EPILOG

@@ -31,11 +31,7 @@ _VALUE = 0x28
 
 
 def read_fixed_file_info(read: ReadRva, headers: Headers) -> Optional[bytes]:
-    """Returns the 52 bytes of VS_FIXEDFILEINFO, None if there are none or they cannot be read.
-
-    Args:
-        read: reads the module by RVA
-    """
+    """Returns the 52 bytes of VS_FIXEDFILEINFO, None if there are none or they cannot be read."""
     base, size = headers.directory(DIRECTORY_RESOURCE)
     # A directory of types leads to a directory of names, and this to languages: the first of each is read.
     target: Optional[int] = _SUBDIRECTORY if size else None
@@ -56,7 +52,6 @@ def _entry(read: ReadRva, rva: int, entry_id: Optional[int]) -> Optional[int]:
     """Returns the target of an entry of a resource directory, None if it is unreadable or missing.
 
     Args:
-        read: reads the module by RVA
         entry_id: ID of the entry; the first entry if it is None
     """
     head = read(rva, _DIRECTORY.size)

@@ -82,11 +82,7 @@ class EntryDecoder:
         return Entry(handle, header, creator, None if self._access is None else self._access.value_in(data))
 
     def page(self, memory: Extents, address: int, base: int) -> Iterator[Entry]:
-        """Yields the used entries of a page of entries.
-
-        Args:
-            base: handle of the page's first entry
-        """
+        """Yields the used entries of a page of entries."""
         for number in range(1, self.per_page):
             data = memory.read(address + number * self.size, self.size)
             entry = self.entry(data, base + number * HANDLE_STEP) if data is not None else None

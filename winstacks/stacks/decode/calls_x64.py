@@ -83,7 +83,6 @@ class CodePlace(NamedTuple):
     """A place in a function, as unwind data describes it.
 
     Attributes:
-        entry: piece of code that holds the place
         chain: unwind data of that piece, then the unwind data of each piece to which it is chained
         offset: executed bytes of the first prologue: all places behind the prologue have the same offset
     """

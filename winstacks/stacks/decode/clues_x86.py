@@ -16,6 +16,8 @@ from __future__ import annotations
 import re
 from typing import Iterator, List, NamedTuple, Optional, Tuple
 
+from ...memory.decode.structure import unsigned
+
 EBP, ESP = 5, 4
 LONGEST = 32
 """Bytes of code that are enough to recognise an exit."""
@@ -187,7 +189,7 @@ def jump_by_table(before: bytes, jump: bytes) -> Optional[Tuple[int, int, Option
     return (
         int.from_bytes(jump[3:], "little"),
         most,
-        None if numbers is None else int.from_bytes(numbers, "little"),
+        unsigned(numbers),
     )
 
 

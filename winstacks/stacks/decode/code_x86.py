@@ -8,6 +8,7 @@ from typing import Dict, Optional, Tuple
 
 from ...memory.decode.memory import ReadMemory
 from ...memory.decode.pagetable import PAGE_SIZE
+from ...memory.decode.structure import unsigned
 
 _MASK = 0xFFFFFFFF
 _LONGEST, _LEAD = 16, 24
@@ -61,5 +62,4 @@ class CodePages:
 
     def pointer(self, address: int) -> Optional[int]:
         """Returns the 32-bit value of a pointer, None if it cannot be read."""
-        data = self._read(address, 4)
-        return None if data is None else int.from_bytes(data, "little")
+        return unsigned(self._read(address, 4))

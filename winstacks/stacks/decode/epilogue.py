@@ -49,7 +49,6 @@ def decode(
     """Decodes the rest of an epilogue.
 
     Args:
-        code: bytes of code at the address, as many as can be read
         address: address of the first byte, in any unit that jumps can be counted in
         frame_register: number of the function's frame register, 0 if it has none
         leaves: returns whether a jump to an address ends the function (rather than staying in it)

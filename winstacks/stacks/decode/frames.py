@@ -13,7 +13,7 @@ from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optiona
 from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.functiontable import FunctionTable
 from ...names.decode.hybrid import CodeMap
-from ...names.decode.unwindinfo import Bytes, ReadRva
+from ...names.decode.unwindinfo import Bytes, ReadRva, RuntimeFunction
 from .registers import MASK, Registers
 from .registers_arm64 import RegistersArm64
 
@@ -124,7 +124,6 @@ class CodeImage(NamedTuple):
     """A module, as a walk needs it.
 
     Attributes:
-        read_rva: reads the module by RVA
         table: function table; None if the image has none (x86), or none that can be read
         code: RVA ranges that hold code, None if unknown
         windows: whether the module belongs to Windows: a kernel module, or a file in the folder of Windows
@@ -150,6 +149,21 @@ class CodeImage(NamedTuple):
         """Returns whether an address of the image may be code."""
         rva = address - self.base
         return self.code is None or any(low <= rva < high for low, high in self.code)
+
+    def find_entry(self, address: int) -> Optional[RuntimeFunction]:
+        """Returns the entry of the function table that holds an address of the image, None if none does."""
+        return None if self.table is None else self.table.find_entry(address - self.base)
+
+    def entry_begins(self, address: int) -> bool:
+        """Returns whether an entry of the function table begins at an address of the image."""
+        entry = self.find_entry(address)
+        return entry is not None and entry.begin == address - self.base
+
+    def has_no_entry(self, address: int) -> bool:
+        """Returns whether the function table is complete at an address, and no entry holds the address."""
+        if self.table is None or not self.table.complete_at(address - self.base):
+            return False
+        return self.table.find_entry(address - self.base) is None
 
 
 FindImage = Callable[[int], Optional[CodeImage]]
@@ -200,7 +214,6 @@ class ReturnCandidate(NamedTuple):
     """A value on a stack that may be a return address and is none of the frames.
 
     Attributes:
-        slot: address of the value on the stack
         absent: whether the code there is not in the image, so that a call may be before the address
     """
 

@@ -103,9 +103,7 @@ def _jumps(code: bytes, start: int) -> Iterator[int]:
 
 def _extent(image: Optional[CodeImage], target: int) -> Tuple[int, int]:
     """Returns the range of addresses that is searched for a function's jumps."""
-    piece = None
-    if image is not None and image.table is not None:
-        piece = image.table.find_entry(target - image.base)
+    piece = None if image is None else image.find_entry(target)
     if image is None or piece is None:
         return target, target + _SHORT
     return image.base + piece.begin, image.base + min(piece.end, piece.begin + _LONGEST)

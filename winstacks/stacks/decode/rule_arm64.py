@@ -119,13 +119,9 @@ class EffectArm64:
     """The unwinding from a return address, as one read of the stack.
 
     Args:
-        base: place of the base register
         saved: slot index of each restored register, by place
 
     Attributes:
-        start: offset of the first byte to read
-        size: number of bytes to read
-        unpack: function of bytes and the position of the read in them; returns the slots
         returns: slot index of the caller's return address
         values: function of the values of a state, the slots, the new stack pointer and None, concatenated;
             returns the caller's values

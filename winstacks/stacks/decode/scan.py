@@ -70,9 +70,6 @@ class _Slot(NamedTuple, Generic[R]):
 class Scan(Generic[R]):
     """The scans of one walk.
 
-    Args:
-        stacks: the stacks that the walk may run on
-
     Attributes:
         unreadable: whether a scan met a part of the stack that is not in the image
     """

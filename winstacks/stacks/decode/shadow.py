@@ -24,9 +24,6 @@ def proven_walk(walk: StackWalk, shadow: Sequence[int], read_slot: ReadSlot) -> 
 
     A walk that contradicts the shadow stack with a sure frame is left as it is: the check `shadow_stack` is
     about that. If a value is not on the stack, the walk is left as it is from there.
-
-    Args:
-        shadow: return addresses of the thread's shadow stack, innermost first
     """
     kept: List[Frame] = []
     position = 0

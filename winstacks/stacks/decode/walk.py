@@ -98,11 +98,7 @@ class Walker(abc.ABC, Generic[R]):
         return _Walk(self, self._stacks).run(start, interrupted)
 
     def search(self, sp: int, reason: StatusCode, stacks: Collection[Tuple[int, int]] = ()) -> StackWalk:
-        """Walks from the first return address that a scan finds, if no register state is available.
-
-        Args:
-            sp: address at which the scan begins
-        """
+        """Walks from the first return address that a scan finds, if no register state is available."""
         self._stacks = StackRanges(stacks)
         return _Walk(self, self._stacks).search(sp, reason)
 
@@ -152,17 +148,10 @@ class Walker(abc.ABC, Generic[R]):
         image = self._find_image(address - 1)
         if image is None:
             return self.behind_call(self._read, address) and self._may_execute(address - 1)
-        if not image.executable(address - 1):
+        # A function that calls is no leaf, and every function that is no leaf has unwind data.
+        if not image.executable(address - 1) or image.has_no_entry(address - 1):
             return False
-        rva = address - image.base
-        if (
-            image.table is not None
-            and image.table.complete_at(rva - 1)
-            and not image.table.find_entry(rva - 1)
-        ):
-            # A function that calls is no leaf, and every function that is no leaf has unwind data.
-            return False
-        return self.behind_call(image.read_rva, rva)
+        return self.behind_call(image.read_rva, address - image.base)
 
     def find_stack(self, sp: int) -> Optional[Tuple[int, int]]:
         """Returns (low, high) of the memory that a stack pointer leads to if it may be a stack, else None."""

@@ -218,22 +218,18 @@ class Walker64(Walker[Registers]):
 
         Compilers describe every function that calls. Assembly may not, as in the runtime of Go.
         """
-        image, target = self._find_image(address - 1), None
-        if image is not None and image.table is not None and image.executable(address - 1):
-            rva = address - image.base
-            if image.table.complete_at(rva - 1) and image.table.find_entry(rva - 1) is None:
-                target = call_target(self._find_image, self._read, address)
-        if image is None or image.table is None or target is None:
+        image = self._find_image(address - 1)
+        if image is None or not image.executable(address - 1) or not image.has_no_entry(address - 1):
             return False
-        piece = image.table.find_entry(target - image.base)
-        return piece is not None and piece.begin == target - image.base
+        target = call_target(self._find_image, self._read, address)
+        return target is not None and image.entry_begins(target)
 
     def _begins(self, address: int) -> bool:
         """Returns whether a function begins exactly at an address."""
         image = self._find_image(address)
         if image is None or image.table is None:
             return False
-        piece = image.table.find_entry(address - image.base)
+        piece = image.find_entry(address)
         if piece is None or piece.begin != address - image.base:
             return False
         return image.table.primary(piece) == image.table.direct(piece)
@@ -245,7 +241,7 @@ class Walker64(Walker[Registers]):
         a thread's first function.
         """
         image = self._find_image(address)
-        piece = None if image is None or image.table is None else image.table.find_entry(address - image.base)
+        piece = None if image is None else image.find_entry(address)
         if image is None or image.table is None or piece is None:
             return False
         try:

@@ -64,7 +64,6 @@ class Walker32(Walker[Registers32]):
             offset in every version
         trap_frames: addresses of trap frames known to lie on the stack; for a user stack: those that the
             kernel kept at callbacks
-        functions: the functions of the address space, as analysed so far
     """
 
     slot_size = 4

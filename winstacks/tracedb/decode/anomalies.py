@@ -118,8 +118,6 @@ class TraceClassifier:
         """Returns the trace, with the flags for its count, its frames, its chain and its index added.
 
         Args:
-            index: index of the slot that leads to the entry, None if no slot does
-            entry: row of the entry in the columns of the links
             total: hash of the frames, None if a frame is missing
             bucket: bucket in which the hash belongs, None if the hash is unknown
         """

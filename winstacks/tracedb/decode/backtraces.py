@@ -28,7 +28,6 @@ class Buffer(NamedTuple):
     Attributes:
         committed_memory: CommittedMemory, bytes
         reserved_memory: ReservedMemory, bytes
-        lookups: NumberOfBackTraceLookups
         back_traces: NumberOfBackTraces, which is also the number of records that follow
     """
 
@@ -42,7 +41,6 @@ class BacktraceRecord(NamedTuple):
     """RTL_PROCESS_BACKTRACE_INFORMATION without SymbolicBackTrace, which Windows leaves NULL.
 
     Attributes:
-        trace_count: TraceCount
         trace_index: low 16 bits of the trace's number
         depth: number of return addresses, at most 32
         back_trace: the bytes of these return addresses, as they lie in memory

@@ -9,11 +9,12 @@ walk.
 from __future__ import annotations
 
 import bisect
+import functools
 from itertools import compress
 from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...memory.decode.ranges import Extents
-from ...memory.decode.structure import Buffer, integers
+from ...memory.decode.structure import Buffer, integers, unsigned
 from .header import Header
 from .layout import EntryLayout
 
@@ -28,7 +29,6 @@ class Heads(NamedTuple):
     """The heads of adjacent buckets.
 
     Attributes:
-        first: number of the first of these buckets
         addresses: address of the first entry of each bucket, 0 for an empty bucket
     """
 
@@ -41,8 +41,6 @@ class StdHead(NamedTuple):
 
     Attributes:
         chain: HashChain, the address of the chain's next entry
-        number: index that the entry itself holds
-        depth: Depth as stored
     """
 
     chain: int
@@ -85,7 +83,7 @@ def read_frames(read: ReadBytes, address: int, depth: int, size: int) -> Frames:
     if data is not None:
         return integers(data, size)
     slots = (read(address + number * size, size) for number in range(depth))
-    return tuple(None if frame is None else int.from_bytes(frame, "little") for frame in slots)
+    return tuple(map(unsigned, slots))
 
 
 def bucket_heads(header: Header, memory: Extents) -> Iterator[Heads]:
@@ -158,7 +156,6 @@ class BlockWalk:
         self._first = first
         self._end = end
         self._pointers = pointers
-        self._anchors: Optional[List[int]] = None
         self._blocks = Blocks([], [], [])
 
     def walk(self) -> Blocks:
@@ -223,7 +220,7 @@ class BlockWalk:
     def _next(self, position: int) -> Optional[int]:
         """Returns the next anchor or the next confirmed block, whichever comes first; None if there is
         none."""
-        anchors, unit = self._sorted_anchors(), self._layout.alignment
+        anchors, unit = self._anchors, self._layout.alignment
         nearest = bisect.bisect_left(anchors, position)
         limit = anchors[nearest] if nearest < len(anchors) else self._end
         for low, high in self._memory.covered(position, limit):
@@ -254,16 +251,15 @@ class BlockWalk:
         return True
 
     def _anchors_between(self, low: int, high: int) -> List[int]:
-        anchors = self._sorted_anchors()
+        anchors = self._anchors
         return anchors[bisect.bisect_left(anchors, low) : bisect.bisect_left(anchors, high)]
 
-    def _sorted_anchors(self) -> List[int]:
-        """Returns the addresses to which buckets, slots and chains lead, if a block may start there."""
-        if self._anchors is None:
-            unit, addresses = self._layout.alignment, set(self._pointers()) | set(self._blocks.chains)
-            self._anchors = sorted(
-                address
-                for address in addresses
-                if self._first <= address < self._end and not (address - self._first) % unit
-            )
-        return self._anchors
+    @functools.cached_property
+    def _anchors(self) -> List[int]:
+        """The addresses to which buckets, slots and chains lead, if a block may start there."""
+        unit, addresses = self._layout.alignment, set(self._pointers()) | set(self._blocks.chains)
+        return sorted(
+            address
+            for address in addresses
+            if self._first <= address < self._end and not (address - self._first) % unit
+        )

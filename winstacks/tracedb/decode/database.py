@@ -48,8 +48,6 @@ class Figures(NamedTuple):
 
     Attributes:
         indexed: live traces with an index: from a slot, or held by the entry itself
-        chained: live traces to which a hash chain leads
-        unindexed: live traces without an index
         mismatched: traces and index slots with status `index`, `bucket` or `depth`, and the index slots that
             `StdDatabase.unlisted` counts
         orphans: blocks in use to which neither chain nor index leads

@@ -34,7 +34,6 @@ class Header(NamedTuple):
 
     Attributes:
         fields: values of the members as stored, by their names in Microsoft's symbols
-        bucket_stride: bytes from one bucket head to the next
     """
 
     address: int

@@ -16,7 +16,7 @@ from typing import Iterator, List, Optional, Sequence, Set, Tuple
 from ...memory.decode.memory import WINDOW, Memory, Reader, ReadWindows
 from ...memory.decode.status import Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
-from ...memory.decode.structure import integers
+from ...memory.decode.structure import integers, unsigned
 from . import status as stdstatus
 from .anomalies import Trace
 from .blocks import Frames, read_frames
@@ -67,8 +67,7 @@ class HeapLog:
     def trace_count(self) -> Optional[int]:
         """TraceCount: the log's own number of records; None if it is not in the image."""
         count = self._layout.trace_count
-        data = self._object.read(self.address + count.offset, count.size)
-        return int.from_bytes(data, "little") if data is not None else None
+        return unsigned(self._object.read(self.address + count.offset, count.size))
 
     def proves_itself(self) -> bool:
         """Returns whether all of the log object is present, and most records of a sample are in the right

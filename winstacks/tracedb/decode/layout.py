@@ -34,8 +34,6 @@ class EntryLayout:
     """`_RTL_STACK_TRACE_ENTRY`, and the blocks that hold entries.
 
     Attributes:
-        max_depth: number of frames in the declaration of BackTrace
-        alignment: alignment of entries, relative to the first one
         chain: the member HashChain, which holds the address of the next entry
         scan: reads (HashChain, the word that holds TraceCount and BlockDepth, Depth)
         shift: lowest bit of BlockDepth in TraceCount's word; 0 if there is none and Depth gives the size
@@ -135,14 +133,12 @@ class HeapLogLayout:
     """The heap's trace log: the object behind `RtlpHeapStackTraceLog` and its records.
 
     Attributes:
-        trace_count: the member TraceCount, the number of records
         buckets: offset of the array of buckets; a bucket holds the pointers Head and LastHit
         bucket_count: number of buckets, 401
         first, last_hit: positions of Head (the first record of the chain) and LastHit (the record that a
             lookup found last) in a bucket, counted in pointers
         head: reads (Next, Hash, Depth)
         frames: offset of Frames in a record, behind the other members
-        max_depth: number of frames for which a record has room
     """
 
     def __init__(self, types: Structures, pointer_size: int) -> None:
@@ -164,9 +160,6 @@ class HeapLogLayout:
 
 class BacktracesLayout:
     """`_RTL_PROCESS_BACKTRACES` and `_RTL_PROCESS_BACKTRACE_INFORMATION`.
-
-    Args:
-        pointer_size: 4 or 8, as in the database
 
     Attributes:
         header: packs CommittedMemory, ReservedMemory, NumberOfBackTraceLookups, NumberOfBackTraces

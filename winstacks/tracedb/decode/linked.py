@@ -14,6 +14,7 @@ from itertools import compress
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...memory.decode.ranges import Extents
+from ...memory.decode.structure import unsigned
 from . import blocks as stdblocks
 from .blocks import Blocks, Heads, ReadBytes, read_entry
 from .header import Bounds, Header
@@ -46,9 +47,6 @@ class Links:
 
     An entry is identified by its row in the columns of `blocks`. Entries that the block walk did not find,
     but to which a chain or a slot leads, are appended to these columns.
-
-    Args:
-        blocks: entries from the block walk, by address
 
     Attributes:
         blocks: all entries; the entries of the block walk come first, by address
@@ -123,7 +121,6 @@ class Links:
         """Follows the chain of a bucket, and marks its entries and its state.
 
         Args:
-            address: address of the chain's first entry
             following: for each entry, the next entry of its chain; None if that is unknown or the end
         """
         buckets, links = self.buckets, self.blocks.chains
@@ -220,8 +217,7 @@ class Links:
         doubtful = address >= self._sure_end or self._enclosed(address)
         head = self._read(address, layout.head_size)
         if head is None:
-            data = self._read(address + layout.chain.offset, layout.chain.size)
-            chain = int.from_bytes(data, "little") if data is not None else 0
+            chain = unsigned(self._read(address + layout.chain.offset, layout.chain.size)) or 0
             return None if doubtful else self._append(address, chain, UNREADABLE)
         if doubtful and not agrees(address, number):
             return None
@@ -295,9 +291,6 @@ def in_order(blocks: Blocks, heads: Sequence[Heads]) -> Optional[List[int]]:
 
     Windows 6.0 and later put a new entry at the start of its chain, 5.x at the end. So every chain leads
     through memory in one direction, unless a block was released and used again.
-
-    Args:
-        blocks: entries by address
 
     Returns:
         For each entry its bucket, or -1 if it is in no chain. None if the chains do not all go in one

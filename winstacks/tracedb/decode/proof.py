@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...memory.decode.memory import Reader
+from ...memory.decode.structure import unsigned
 from . import blocks
 from .blocks import BlockWalk
 from .header import MAX_DATABASE, Header, contradictions, parse
@@ -244,8 +245,7 @@ def numbered_slots(reader: Reader, header: Header, end: int) -> int:
     memory = reader(end - _SLOTS * size, _SLOTS * size)
     right = 0
     for index in range(1, _SLOTS + 1):
-        slot = memory.read(end - index * size, size)
-        address = int.from_bytes(slot, "little") if slot is not None else 0
+        address = unsigned(memory.read(end - index * size, size)) or 0
         if header.first_entry <= address < end:
             head = reader(address, layout.head_size).read(address, layout.head_size)
             right += head is not None and layout.is_index(layout.stored_index(head), index)

@@ -30,7 +30,6 @@ class TraceDecoder:
     """Decodes the entries in `Links`: sound ones here, all others by `TraceClassifier`.
 
     Args:
-        links: its entries
         memory: the database from its header to the lower watermark, read in bulk
     """
 

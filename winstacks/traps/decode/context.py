@@ -73,9 +73,6 @@ class CpuContext(NamedTuple):
     registers: Mapping[str, int]
 
 
-NO_CONTEXT = CpuContext(0, True, {})
-
-
 class ContextLayout:
     """The CONTEXT of one bitness."""
 
@@ -174,6 +171,15 @@ class DecodedContext(NamedTuple):
     context: Optional[CpuContext]
     read: bool
 
+    @property
+    def registers(self) -> Mapping[str, int]:
+        """The registers; empty if no layout decoded them."""
+        return {} if self.context is None else self.context.registers
+
+    def list_members(self) -> Tuple[MemberValue, ...]:
+        """Returns every member that has a column; none if no layout decoded them."""
+        return () if self.context is None else tuple(self.layout.list_members(self.context))
+
 
 def decode_any(layouts: Sequence[ContextLayout], read: Callable[[int], Optional[Buffer]]) -> DecodedContext:
     """Decodes a CONTEXT with the first layout that accepts its ContextFlags.
@@ -207,7 +213,6 @@ class ExceptionFrame(NamedTuple):
     """An exception frame below a trap frame.
 
     Attributes:
-        address: canonical address of the exception frame
         registers: the nonvolatile registers, by the names of columns
         validity: SAVED, or UNSURE if the frame may be older than the trap frame
         exception_code: ExceptionCode of the record beside it; None if none is known to lie there
@@ -225,9 +230,6 @@ class ExceptionFrames:
     """Finds the exception frame that KiExceptionDispatch puts below a trap frame, with the record beside it.
 
     In 5.2 the structure ends at the trap frame and contains the record; since Vista the record is separate.
-
-    Args:
-        types: structures _EXCEPTION_RECORD64 and _EXCEPTION_DISPATCH
     """
 
     def __init__(self, structure: Structure, types: Structures) -> None:
@@ -262,7 +264,6 @@ class ExceptionFrames:
         """Returns the exception frame below a trap frame if one was built for it.
 
         Args:
-            ip: Rip of the trap frame
             dispatcher: name of the function that the return address just below the exception frame is in,
                 empty if unknown
 

@@ -29,12 +29,7 @@ INFERRED_PLACE = "that a trap puts an exception frame right below the trap frame
 
 
 class ExceptionFramesArm64:
-    """Finds the exception frame right below a trap frame; see `ExceptionFrames`.
-
-    Args:
-        structure: structure _KEXCEPTION_FRAME of the image
-        trap_size: size of a trap frame
-    """
+    """Finds the exception frame right below a trap frame; see `ExceptionFrames`."""
 
     def __init__(self, structure: Structure, trap_size: int) -> None:
         self.structure = structure
@@ -54,9 +49,6 @@ class ExceptionFramesArm64:
         it) and their Return may be code of the kernel.
 
         Args:
-            trap_frame: address of the trap frame
-            ip: Pc of the trap frame
-            memory: memory of the stack around it
             dispatcher: name of the function that Return is in; not used
         """
         address = trap_frame - self.structure.size
@@ -73,7 +65,6 @@ class Switched(NamedTuple):
     """The registers with which a thread that was switched out goes on.
 
     Attributes:
-        address: canonical address of the switch frame
         registers: Pc, Lr, Sp, Fp and X19 to X28 of the code to which the exception frame returns; only Pc, Sp
             and Fp, of the code to which the switch frame returns, if the exception frame is overwritten or
             absent
@@ -85,41 +76,33 @@ class Switched(NamedTuple):
     members: Tuple[MemberValue, ...]
 
 
-class SwitchFrames:
-    """Reads the switch frames of threads.
+NOT_SWITCHED = Switched(0, {}, ())
+"""The result for a thread whose switch frame cannot be read."""
 
-    Args:
-        types: structures _KTHREAD and _KEXCEPTION_FRAME of the image
-        context_types: structure _KSWITCH_FRAME
-    """
+
+class SwitchFrames:
+    """Reads the switch frames of threads."""
 
     def __init__(self, types: Structures, context_types: Structures) -> None:
-        thread = types.first_structure("_KTHREAD")
-        self._place = None if thread is None else thread.first_member("SwitchFrame")
-        self._switch = context_types.first_structure("_KSWITCH_FRAME")
-        self._exception = types.first_structure("_KEXCEPTION_FRAME")
+        self._place = types.find("_KTHREAD").first_member("SwitchFrame")
+        self._switch = context_types.find("_KSWITCH_FRAME")
+        self._exception = types.find("_KEXCEPTION_FRAME")
 
-    def find(self, read: ReadMemory, ethread: int, kernel_stack: int) -> Optional[Switched]:
+    def find(self, read: ReadMemory, ethread: int, kernel_stack: int) -> Switched:
         """Returns the registers of a thread that was switched out.
 
-        Args:
-            read: reads memory of the kernel (address, size)
-            ethread: canonical address of the _ETHREAD
-            kernel_stack: KTHREAD.KernelStack
-
         Returns:
-            None if the structures are unknown, or if Fp of the switch frame does not lead to the place of an
-            exception frame at KernelStack: then the layout of KTHREAD is another one.
+            NOT_SWITCHED if the structures are unknown, or if Fp of the switch frame does not lead to the
+            place of an exception frame at KernelStack: then the layout of KTHREAD is another one.
         """
         switch, exception, place = self._switch, self._exception, self._place
-        if switch is None or exception is None or place is None or not ethread:
-            return None
-        data = read(ethread + place.offset, switch.size)
-        if data is None:
-            return None
+        known = switch.known and exception.known and ethread
+        data = read(ethread + place.offset, switch.size) if known and place is not None else None
+        if place is None or data is None:
+            return NOT_SWITCHED
         saved = switch.view(data)
         if saved["Fp"] != kernel_stack + exception.offset("Fp") or not may_be_kernel_code(saved["Return"]):
-            return None
+            return NOT_SWITCHED
         registers = {"Pc": strip(saved["Return"]), "Sp": kernel_stack, "Fp": saved["Fp"]}
         members = list(_members(switch, data, ("Fp", "Return")))
         names = (*NONVOLATILE, "Fp", "Return")

@@ -132,13 +132,16 @@ class TrapFrame(NamedTuple):
     validities: Mapping[str, FieldValidity]
 
 
+NO_FRAME = TrapFrame(0, "", "", {}, (), {})
+"""The frame of a place where none can be read."""
+
+
 class MemberValue(NamedTuple):
     """A member of a structure, with its value.
 
     Attributes:
         value: None if it was not written
         validity: one of the words of `FieldValidity`
-        note: see `FieldValidity`
     """
 
     name: str
@@ -215,11 +218,7 @@ class TrapFrameLayout(abc.ABC):
 
     @abc.abstractmethod
     def accepts(self, address: int, data: bytes, bounds: TrapBounds) -> bool:
-        """Returns whether bytes at an address are a trap frame that an entry made.
-
-        Args:
-            data: bytes, at least as many as a frame has
-        """
+        """Returns whether bytes at an address are a trap frame that an entry made."""
 
     @abc.abstractmethod
     def accepts_written(self, data: bytes, bounds: TrapBounds) -> bool:
@@ -262,9 +261,6 @@ class TrapFrameLayout(abc.ABC):
 
     def decode(self, address: int, data: bytes, facts: EntryFacts = NO_FACTS) -> TrapFrame:
         """Decodes a trap frame.
-
-        Args:
-            data: bytes of the frame, at least as many as the structure has
 
         Returns:
             The registers and their validity. Whether the bytes are a trap frame is not checked: `accepts`
@@ -347,7 +343,6 @@ def set_validity(validities: Validities, validity: str, names: str, note: str = 
 
     Args:
         names: names of the members, separated by blanks
-        note: see `FieldValidity`
     """
     validities.update(_same_validity(validity, names, note))
 

@@ -38,7 +38,6 @@ def component(header: bytes, number: int, known: ComponentSizes) -> Optional[int
 
     Args:
         header: the first 16 bytes of the header: XSTATE_BV and XCOMP_BV
-        number: number of the component, 2 to 62
     """
     saved, packed = struct.unpack("<QQ", header)
     if not (packed & _COMPACTED and saved & packed & 1 << number and known.sizes[number]):

@@ -47,7 +47,6 @@ class AddressTable(NamedTuple):
         blocks: the block of each waiting thread by its TID
         in_use: whether any bucket leads to a block that proves itself
         wrong: number of blocks or buckets that contradict the stacks of the threads or the hash
-        readable: whether the table is in the image
     """
 
     blocks: Dict[int, AddressBlock]
@@ -57,11 +56,7 @@ class AddressTable(NamedTuple):
 
 
 class AddressWaits:
-    """Reads the wait blocks of addresses of one half of a process.
-
-    Args:
-        structure: `_RTLP_ADDRESS_WAIT_BLOCK`
-    """
+    """Reads the wait blocks of addresses of one half of a process."""
 
     def __init__(self, view: ProcessView, structure: Structure) -> None:
         self._view = view
@@ -138,12 +133,7 @@ def bucket_of(address: int) -> int:
 
 
 def led_to(words: Iterable[int], blocks: Iterable[AddressBlock]) -> Set[int]:
-    """Returns the addresses of the blocks to which words of ntdll's data lead, directly or through others.
-
-    Args:
-        words: words of ntdll's writable data
-        blocks: blocks on the stacks of threads
-    """
+    """Returns the addresses of the blocks to which words of ntdll's data lead, directly or through others."""
     known = {block.at: block for block in blocks}
     found: Set[int] = set()
     waiting = [word & ~_LOW_BITS for word in words if word & ~_LOW_BITS in known]

@@ -14,7 +14,6 @@ class Answer(NamedTuple):
         kind: a word of `words.WAIT_KINDS`
         mode: a word of `words.WAIT_MODES`, empty if there is none
         known: a word of `words.KNOWN`: where Windows keeps that this thread waits for it
-        evidence: facts that a second examiner can check
         block: address of the thread's wait block, 0 if the answer needs none
         owner: TID of its owner; 0 if nobody owns it, None if Windows keeps none
         lock: address of the SRW lock or section that a sleeper on a condition variable takes again, 0 if

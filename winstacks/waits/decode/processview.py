@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ...memory.decode.memory import ReadMemory
-from ...memory.decode.structure import integers
+from ...memory.decode.structure import integers, unsigned
 
 Range = Tuple[int, int]
 """(start, end) of addresses; the end is exclusive."""
@@ -60,7 +60,6 @@ class ProcessView:
     """One half of a process.
 
     Args:
-        pointer_size: 4 or 8
         ntdll: address range of its ntdll, None if unknown
         in_code: returns whether an address lies in the code of a module
         is_stub: returns whether an address is in a stub of a system call; None if that is unknown
@@ -98,8 +97,7 @@ class ProcessView:
 
     def pointer(self, address: int) -> Optional[int]:
         """Returns the pointer at an address, None if it is not there."""
-        data = self.read(address, self.pointer_size)
-        return None if data is None else int.from_bytes(data, "little")
+        return unsigned(self.read(address, self.pointer_size))
 
     def thread_on(self, address: int) -> Optional[ThreadView]:
         """Returns the thread on whose stack an address lies, None if it lies on none."""
@@ -157,7 +155,6 @@ class Call(NamedTuple):
     Attributes:
         in_ntdll: whether code of ntdll called the stub: no other code waits for locks of ntdll
         arguments: its first arguments, None where they are unknown
-        hints: what may be its first arguments
     """
 
     in_ntdll: bool

@@ -75,11 +75,7 @@ class WaitedResource(NamedTuple):
 
 
 class SectionReader:
-    """Reads critical sections and RTL_RESOURCEs of one half of a process, and judges their members.
-
-    Args:
-        types: `_RTL_CRITICAL_SECTION`, its debug information and `_RTL_RESOURCE`
-    """
+    """Reads critical sections and RTL_RESOURCEs of one half of a process, and judges their members."""
 
     def __init__(self, view: ProcessView, types: Structures) -> None:
         resource = types["_RTL_RESOURCE"]
@@ -184,11 +180,7 @@ class SectionReader:
 
 
 class SectionWaits:
-    """Finds the section or resource of a thread that waits for an event: XP to 8.1.
-
-    Args:
-        listed: addresses of the sections that ntdll lists
-    """
+    """Finds the section or resource of a thread that waits for an event: XP to 8.1."""
 
     def __init__(self, view: ProcessView, reader: SectionReader, listed: Iterable[int] = ()) -> None:
         self._view = view

@@ -48,11 +48,7 @@ class SlimBlock(NamedTuple):
 
 
 class BlockLayout:
-    """The wait block of one bitness and generation of Windows.
-
-    Args:
-        structure: `_RTLP_SRWLOCK_WAIT_BLOCK`
-    """
+    """The wait block of one bitness and generation of Windows."""
 
     def __init__(self, structure: Structure) -> None:
         names = ["Back", "Notify", "Next", "ShareCount", "Flags", "SRWLock"]
@@ -73,7 +69,6 @@ class SlimQueue(NamedTuple):
     """The threads that wait for one word, the newest first.
 
     Attributes:
-        word: address of the word
         blocks: the wait blocks, each with the thread on whose stack it lies
         complete: whether the chain was followed to its oldest block
         names_threads: whether the blocks have the IDs of the threads

@@ -28,7 +28,6 @@ class UserWaits:
     """Finds what threads wait for.
 
     Args:
-        types: structures of critical sections
         layouts: structures of wait blocks of each generation, the newest first
         peb: address of the PEB, 0 if unknown
         offset: offset of WaitOnAddressHashTable in the PEB

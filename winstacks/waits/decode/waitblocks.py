@@ -13,7 +13,7 @@ from typing import List, NamedTuple, Optional, Set, Tuple
 
 from ...columns import words
 from ...memory.decode.memory import ReadMemory
-from ...memory.decode.structure import Field, Structure
+from ...memory.decode.structure import Field, Structure, unsigned
 
 MAX_OBJECTS = 64
 """MAXIMUM_WAIT_OBJECTS."""
@@ -66,9 +66,7 @@ class WaitBlockReader:
     """Reads the wait blocks of threads.
 
     Args:
-        read: reads the kernel's memory
         thread, block, header: `_KTHREAD`, `_KWAIT_BLOCK` and `_DISPATCHER_HEADER`
-        pointer_size: 4 or 8
 
     Raises:
         MissingMemberError: the symbols do not describe wait blocks
@@ -135,8 +133,7 @@ class WaitBlockReader:
         return True
 
     def _word(self, address: int) -> Optional[int]:
-        data = self._read(address, self._pointer)
-        return None if data is None else int.from_bytes(data, "little")
+        return unsigned(self._read(address, self._pointer))
 
     def _member(self, base: int, field: Field) -> Optional[int]:
         data = self._read(base + field.offset, field.size)

@@ -91,10 +91,9 @@ def test_windows_10(
     data = windows_10(0x1234, 0x80 if exclusive else 0x7F, owner, counts, index)
     resource = eresource.decode_resource(data, WINDOWS_10)
     assert resource.active == counts[0]
-    assert resource.owned_exclusive == exclusive
     assert resource.embedded == ((Owner(*owner, exclusive),) if owner[0] else ())
     assert resource.owner_table == 0x1234
-    assert resource[4:7] == counts[1:]
+    assert resource[3:6] == counts[1:]
     assert resource.creator_back_trace_index == index
 
 
@@ -105,7 +104,6 @@ def test_xp_has_two_owners_within_and_short_counts() -> None:
     resource = eresource.decode_resource(data, XP)
     assert resource == (
         -3,
-        True,
         (Owner(0xA000, 1, True), Owner(0xB003, 2, False)),
         0x9000,
         6,
