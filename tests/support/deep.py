@@ -1,10 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Tests that repeat a claim on more cases.
+"""Tests that repeat a claim on more cases: more images and kernels, more damage, more orders of events.
 
-Each of these runs some cases by `python3 dev.py test`, and all by `.ci/run`: on more images and kernels, with
-more damage, for more orders of events. They have the marker `deep`, which `-m "not install"` takes in. Tests
-that make their cases ask `rounds` how many.
+Of each of these `python3 dev.py test` runs some cases, `.ci/run` more, and `python3 dev.py release` all. What
+`dev.py test` leaves out has the marker `deep`. What `.ci/run` leaves out has the marker `release`, too; at
+least one case of each test is there. Tests that make their cases ask `rounds` how many.
 """
 
 from __future__ import annotations
@@ -141,40 +141,72 @@ FIRST: Dict[str, int] = {
 }
 """How many cases of a test, or of each test of a file, run by default: the first ones."""
 
+WHOLE = {
+    "tests/docs/test_pages.py",
+    "tests/fleet/test_hostile_lake.py",
+    "tests/fleet/test_obstacles.py",
+    "tests/fleet/test_planted.py",
+    "tests/fleet/test_run.py",
+    "tests/fuzz/test_fuzz.py",
+    "tests/golden/test_golden.py",
+    "tests/hostile/test_amplifiers.py",
+    "tests/hostile/test_tamper.py",
+    "tests/minidump/test_of_images.py",
+    "tests/test_contrib.py",
+    "tests/test_cost.py",
+    "tests/windows/test_files_and_tables.py",
+}
+"""Files whose cases are claims of their own, such as attacks: `.ci/run` has all of them."""
 
-_FEWER = 4
-"""Of so many examples one is tried by default."""
+_EACH = 3
+"""Of so many cases of the other tests `.ci/run` has one.
+
+Cases stand in the order of images, plugins or kernels: some of each kind are among those that run. Tests with
+the same cases run the same ones, so that what they share is made for these alone.
+"""
+
+_FEWER = {"not deep": 4, "not release": 2}
+"""Of so many examples one is tried where these markers are left out: by default, and by `.ci/run`."""
 _FEWEST = 20
 
-_whole = True
+_one_of = 1
 
 
 def configure(expression: str) -> None:
-    """Notes whether a run leaves out what has the marker `deep`.
+    """Notes whether a run leaves out what has the marker `deep` or `release`.
 
     Args:
         expression: the markers that pytest was asked for
     """
-    global _whole
-    _whole = "not deep" not in expression
+    global _one_of
+    _one_of = max((share for words, share in _FEWER.items() if words in expression), default=1)
 
 
 def rounds(most: int, fewest: int = _FEWEST) -> int:
-    """Returns how many examples a test tries: all, or by default a fourth of them.
+    """Returns how many examples a test tries: all for a release, half by `.ci/run`, a fourth by default.
 
     Args:
         most: how many there are
         fewest: how many are needed to show that something is tried at all
     """
-    return most if _whole else min(most, max(fewest, most // _FEWER))
+    return min(most, max(fewest, most // _one_of))
+
+
+def everything() -> bool:
+    """Returns whether a run tries all examples."""
+    return _one_of == 1
 
 
 def mark(items: List[pytest.Item]) -> None:
-    """Gives the marker `deep` to the cases of tests that do not run by default."""
+    """Gives the marker `deep` to cases that do not run by default, and `release` to some of these."""
     seen: Counter[str] = collections.Counter()
     for item in items:
         name = item.nodeid.partition("[")[0]
+        file = name.partition("::")[0]
         seen[name] += 1
-        most = FIRST.get(name, FIRST.get(name.partition("::")[0]))
-        if most is not None and seen[name] > most:
-            item.add_marker("deep")
+        first = FIRST.get(name, FIRST.get(file))
+        if first is None or seen[name] <= first:
+            continue
+        item.add_marker("deep")
+        if seen[name] > 1 and seen[name] % _EACH != 2 and file not in WHOLE:
+            item.add_marker("release")
