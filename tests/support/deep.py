@@ -19,6 +19,7 @@ T = TypeVar("T")
 FIRST: Dict[str, int] = {
     "tests/docs/test_jsonschemas.py::test_real_dumps_give_what_the_schemas_say": 4,
     "tests/docs/test_pages.py::test_commands_print_what_stands_there": 1,
+    "tests/fleet/test_agent_forms.py::test_orders_in_an_image_stay_text_of_the_image": 4,
     "tests/fleet/test_cluster.py::test_a_killed_worker_costs_nothing": 0,
     "tests/fleet/test_cluster.py::test_a_worker_of_another_version_is_refused_before_work": 0,
     "tests/fleet/test_cluster.py::test_a_worker_of_another_version_that_joins_later_gets_no_work": 0,
@@ -64,10 +65,13 @@ FIRST: Dict[str, int] = {
     "tests/minidump/test_arm64.py::test_process_dump_has_the_stack_of_its_thread": 4,
     "tests/minidump/test_bitmaps.py::test_rows_of_the_kernel_are_those_of_a_full_dump": 0,
     "tests/minidump/test_cli.py::test_each_plugin": 2,
+    "tests/minidump/test_crash_first.py::test_findings_graph_and_report_take_it": 4,
+    "tests/minidump/test_crash_first.py::test_flat_tables_and_keys": 4,
     "tests/minidump/test_halves.py::test_call_stacks": 2,
     "tests/minidump/test_hostile.py::test_a_write_costs_no_run": 2,
     "tests/minidump/test_of_images.py::test_rows_are_those_of_the_image": 2,
     "tests/minidump/test_small_hostile.py::test_a_write_costs_no_run": 2,
+    "tests/minidump/test_symbols_from.py::test_names_of_all_functions": 2,
     "tests/minidump/test_waits.py::test_every_wait": 8,
     "tests/minidump/test_waits.py::test_the_same_structures_with_registers_of_arm64": 4,
     "tests/test_contrib.py::test_a_change_passes_its_tests_and_serves_our_plugins": 0,
@@ -79,6 +83,8 @@ FIRST: Dict[str, int] = {
     "tests/test_cost.py::test_progress_is_told": 5,
     "tests/test_packaging.py::test_an_upgrade_leaves_nothing_of_the_old_version": 0,
     "tests/test_startup.py::test_a_library_that_cannot_be_used_is_said_in_a_sentence": 3,
+    "tests/windows/test_brief.py::test_no_line_is_wider_than_the_terminal": 60,
+    "tests/windows/test_brief.py::test_only_the_pretty_renderer_gets_cells_of_several_lines": 40,
     "tests/windows/test_brief.py::test_json_is_not_cut": 4,
     "tests/windows/test_brief.py::test_status_is_whole": 8,
     "tests/windows/test_database_figures.py::test_figures_listing_and_dump_agree": 0,
@@ -137,6 +143,7 @@ FIRST: Dict[str, int] = {
     "tests/winstacks/names/decode/test_peimage.py::test_pages_of_a_moved_program_are_as_pefile_maps_them": 1,
     "tests/winstacks/names/test_modulefiles.py::test_what_memory_has_otherwise_is_said": 4,
     "tests/winstacks/names/test_sections.py::test_a_page_of_its_own_that_is_out_is_missing": 6,
+    "tests/winstacks/rows/test_divided.py::test_rows_and_warnings_are_those_of_one_process": 8,
     "tests/winstacks/stacklist/test_machine.py::test_the_symbols_of_real_kernels_lead_to_all_of_it": 3,
     "tests/winstacks/stacks/decode/test_truth_arm64.py::test_walker_is_right_and_sure_at_each_point": 4,
     "tests/winstacks/stacks/test_files.py::test_files_bring_back_the_frames_that_are_lost": 0,
@@ -173,11 +180,11 @@ Cases stand in the order of images, plugins or kernels: some of each kind are am
 the same cases run the same ones, so that what they share is made for these alone.
 """
 
-_FEWER = {"not deep": 4, "not release": 2}
-"""Of so many examples one is tried where these markers are left out: by default, and by `.ci/run`."""
+_FEWER = 4
+"""Of so many examples one is tried by default, and by `.ci/run`."""
 _FEWEST = 20
 
-_one_of = 1
+_everything = True
 
 
 def configure(expression: str) -> None:
@@ -186,18 +193,18 @@ def configure(expression: str) -> None:
     Args:
         expression: the markers that pytest was asked for
     """
-    global _one_of
-    _one_of = max((share for words, share in _FEWER.items() if words in expression), default=1)
+    global _everything
+    _everything = "not deep" not in expression and "not release" not in expression
 
 
 def rounds(most: int, fewest: int = _FEWEST) -> int:
-    """Returns how many examples a test tries: all for a release, half by `.ci/run`, a fourth by default.
+    """Returns how many examples a test tries: all for a release, else a fourth of them.
 
     Args:
         most: how many there are
         fewest: how many are needed to show that something is tried at all
     """
-    return min(most, max(fewest, most // _one_of))
+    return most if _everything else min(most, max(fewest, most // _FEWER))
 
 
 def some(cases: Sequence[T]) -> Sequence[T]:
@@ -207,7 +214,7 @@ def some(cases: Sequence[T]) -> Sequence[T]:
 
 def everything() -> bool:
     """Returns whether a run tries all examples."""
-    return _one_of == 1
+    return _everything
 
 
 def mark(items: List[pytest.Item]) -> None:
