@@ -162,6 +162,7 @@ WHOLE = {
     "tests/fleet/test_hostile_lake.py",
     "tests/fleet/test_obstacles.py",
     "tests/fleet/test_planted.py",
+    "tests/fleet/test_processes.py",
     "tests/fleet/test_run.py",
     "tests/fuzz/test_fuzz.py",
     "tests/hostile/test_amplifiers.py",
@@ -169,9 +170,16 @@ WHOLE = {
     "tests/minidump/test_of_images.py",
     "tests/test_contrib.py",
     "tests/test_cost.py",
+    "tests/test_startup.py",
     "tests/windows/test_files_and_tables.py",
+    "tests/winstacks/findings/checks/test_kernel.py",
+    "tests/winstacks/findings/checks/test_modified_code.py",
+    "tests/winstacks/findings/checks/test_module_mismatch.py",
+    "tests/winstacks/findings/checks/test_unbacked.py",
+    "tests/winstacks/findings/checks/test_wait_in_dispatcher.py",
+    "tests/winstacks/findings/test_situations.py",
 }
-"""Files whose cases are claims of their own, such as attacks: `.ci/run` has all of them."""
+"""Files whose cases are claims of their own, such as attacks and findings: `.ci/run` has all of them."""
 
 _EACH = 5
 """Of so many cases of the other tests `.ci/run` has one.
