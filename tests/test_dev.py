@@ -30,7 +30,7 @@ DEV = ROOT / "dev.py"
 
 def dev(*arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, str(DEV), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 
 def load_dev() -> Any:
@@ -106,7 +106,7 @@ def test_ctrl_c_ends_quietly(tmp_path: pathlib.Path) -> None:
     """It reaches dev.py and what dev.py runs, as from a terminal."""
     slow = tmp_path / ".venv" / "test" / "bin" / "python"
     slow.parent.mkdir(parents=True)
-    slow.write_text("#!/bin/sh\nexec sleep 30\n")
+    slow.write_text("#!/bin/sh\n: > started\nexec sleep 600\n")
     slow.chmod(0o755)
     program = copy(tmp_path)
     module = load_dev()
@@ -119,10 +119,11 @@ def test_ctrl_c_ends_quietly(tmp_path: pathlib.Path) -> None:
         # What runs in the background of a shell ignores the signal, and all that it starts does.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as child:
-        time.sleep(1.5)
-        assert child.poll() is None
+        while not (tmp_path / "started").exists():
+            assert child.poll() is None
+            time.sleep(0.05)
         os.killpg(child.pid, signal.SIGINT)
-        _, errors = child.communicate(timeout=20)
+        _, errors = child.communicate(timeout=300)
     assert child.returncode == 130
     assert not errors.strip()
 

@@ -111,7 +111,7 @@ def setup_py(prefix: pathlib.Path, *arguments: str) -> "subprocess.CompletedProc
     code = f"import site; site.getsitepackages = lambda: [{str(prefix)!r}]; import runpy, sys; "
     code += f"sys.argv = ['setup.py', *{list(arguments)!r}]; runpy.run_path('setup.py', run_name='__main__')"
     return subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
     )
 
 

@@ -104,7 +104,7 @@ class Copy:
         known.update({"HOME": str(self.home), "PYTHONDONTWRITEBYTECODE": "1", **variables})
         command = [sys.executable, *(options or []), "-c", code, "-q", "-p", str(self.plugins), *arguments]
         return subprocess.run(
-            command, cwd=cwd or self.home, env=known, capture_output=True, text=True, check=False, timeout=120
+            command, cwd=cwd or self.home, env=known, capture_output=True, text=True, check=False, timeout=300
         )
 
     def is_refused(self, reason: str, **how: Any) -> str:

@@ -57,6 +57,8 @@ def test_tests_with_more_cases_exist() -> None:
         file, *functions = name.split("::")
         source = (conftest.ROOT / file).read_text(encoding="utf-8")
         assert f"def {functions[-1] if functions else 'test_'}" in source, name
+    files = {name.partition("::")[0] for name in deep.FIRST}
+    assert files >= deep.WHOLE
 
 
 def test_the_first_cases_run_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,6 +68,37 @@ def test_the_first_cases_run_by_default(monkeypatch: pytest.MonkeyPatch) -> None
     deep.mark(items)
     default = [item.nodeid for item in items if not item.add_marker.called]
     assert default == [*names[:2], names[4], "test_other.py::test_a"]
+
+
+def test_a_release_has_cases_that_a_change_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first and the second case of each test are in both, and all cases of some files."""
+    first = {"test_many.py": 0, "test_three.py": 4, "test_whole.py": 1}
+    monkeypatch.setattr(deep, "FIRST", first)
+    monkeypatch.setattr(deep, "WHOLE", {"test_whole.py"})
+    names = [f"{file}::test_a[{case}]" for file in first for case in range(1, 9)]
+    items: Any = [mock.Mock(nodeid=name) for name in names]
+    deep.mark(items)
+    marks = {item.nodeid: [call.args[0] for call in item.add_marker.call_args_list] for item in items}
+    assert all(words in ([], ["deep"], ["deep", "release"]) for words in marks.values())
+    left = {
+        file: "".join(name[-2] for name, words in marks.items() if file in name and "release" in words)
+        for file in first
+    }
+    assert left == {"test_many.py": "34568", "test_three.py": "568", "test_whole.py": ""}
+
+
+@pytest.mark.parametrize(
+    ("expression", "tried"),
+    [("not install", 200), ("not install and not release", 50), ("not install and not deep", 50)],
+)
+def test_a_change_tries_a_fourth_of_what_a_release_tries(
+    expression: str, tried: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deep, "_everything", True)
+    deep.configure(expression)
+    assert deep.rounds(200) == tried
+    assert deep.rounds(10) == 10
+    assert deep.everything() == (tried == 200)
 
 
 def test_only_what_was_read_of_an_image_is_forgotten() -> None:

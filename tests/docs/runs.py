@@ -153,7 +153,7 @@ class Runner:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=300,
         )
 
     def console(self, block: Block) -> List[str]:

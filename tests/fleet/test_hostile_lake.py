@@ -325,7 +325,7 @@ def test_a_query_reaches_no_file(sql: str, attack: Attack) -> None:
 def test_what_changes_a_lake_stays_in_it(command: List[str], name: str, attack: Attack, few: Fleet) -> None:
     LOGS[name](attack)
     if command == ["run"]:
-        done: Any = fleet("run", few.paths[0], "-o", attack.lake, *few.options, timeout=120)
+        done: Any = fleet("run", few.paths[0], "-o", attack.lake, *few.options)
     else:
         done = called(*command, attack.lake, *(["i1"] if command == ["forget"] else []))
     assert done.returncode in (0, 2, 3), done.stderr
@@ -427,7 +427,7 @@ def test_an_image_is_not_compared_with_a_pipe(few: Fleet, tmp_path: pathlib.Path
     known.update(path=str(pipe), size=facts.st_size, modified=facts.st_mtime_ns)
     known["files"] = [{"path": str(pipe), "size": 0, "sha256": None}]
     Lake(str(lake)).put_manifest(known)
-    done = fleet("run", same, "-o", lake, *few.options, timeout=120)
+    done = fleet("run", same, "-o", lake, *few.options)
     assert done.returncode == 0, done.stderr
     assert len(Lake(str(lake)).manifests()) == 2
 

@@ -98,7 +98,7 @@ def listening(lake: pathlib.Path, **variables: str) -> Iterator[Tuple[str, str]]
 async def by_http(url: str, token: str) -> AsyncIterator[Client]:
     headers = {"Authorization": f"Bearer {token}"}
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=120) as http,
+        httpx2.AsyncClient(headers=headers, timeout=300) as http,
         Client(streamable_http_client(url, http_client=http)) as client,
     ):
         yield client
@@ -229,7 +229,7 @@ def test_a_signal_ends_the_server_and_what_it_started(options: Tuple[str, ...], 
             process.stdin.flush()
             assert b"serverInfo" in process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        assert process.wait(300) == 130
         assert process.stderr.read() == b"stackfleet: interrupted\n"
 
 

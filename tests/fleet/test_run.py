@@ -282,7 +282,7 @@ def test_files_are_merged_while_a_run_goes_on(
     """A run of many images would else have six files for each, and look at all of them in each commit."""
     monkeypatch.setattr(lake_module, "SMALL_FILES", 2)
     lake = tmp_path / "lake"
-    done = called("run", *few.paths, "-o", lake, "--workers", 1, *few.options, seconds=400)
+    done = called("run", *few.paths, "-o", lake, "--workers", 1, *few.options)
     assert done.returncode == 0, done.stderr
     operations = [item["operation"] for item in DeltaTable(str(lake)).history()]
     assert operations.count("OPTIMIZE") > 1

@@ -104,7 +104,7 @@ def run(
     arguments: Sequence[str] = (),
     cache: Optional[pathlib.Path] = None,
     cwd: Optional[pathlib.Path] = None,
-    timeout: float = 120,
+    timeout: float = 300,
 ) -> Result:
     """`vol -q --offline -r RENDERER ... PLUGIN OPTIONS` in a process of its own (see `warm`).
 

@@ -47,9 +47,9 @@ def main(arguments: List[str]) -> None:
     if arguments == ["list"]:
         print("\n".join(choices))
         return
-    if len(arguments) != 2 or arguments[0] not in choices:
+    if len(arguments) not in (2, 3) or arguments[0] not in choices:
         raise SystemExit(fuzz.__doc__)
-    name, seconds = arguments
+    name, seconds, *seed = arguments
     chosen = choices[name]
     several = len(chosen) > 1
     FINDS.mkdir(exist_ok=True)
@@ -57,6 +57,7 @@ def main(arguments: List[str]) -> None:
         longest = _seeds(pathlib.Path(folder), chosen, several)
         options = [f"-max_total_time={int(seconds)}", f"-timeout={SECONDS_WITHOUT_END}"]
         options.append(f"-max_len={longest + 64}")
+        options += [f"-seed={int(number)}" for number in seed]
         # For what ends the process: other finds are written where they are met.
         options += [
             f"-rss_limit_mb={forking.megabytes() + MEGABYTES:.0f}",

@@ -21,13 +21,12 @@ from tests.hostile.judging import SAID, SILENT, UNCHANGED
 from tests.hostile.members import READERS, WORDS
 from tests.hostile.tamper import Attack, Result
 from tests.hostile.target import BUILDERS
-from tests.support.deep import rounds
 from winstacks.memory.decode.statuscodes import StatusCode
 
 SLOW = "tracefindings"
 """The plugin that is no part of the sample, because each of its runs asks for all stacks."""
 
-RUNS = rounds(600)
+RUNS = 600
 """Writes of all images together."""
 
 SEED = "1"

@@ -18,10 +18,10 @@ from tests.support.deep import rounds
 SEED = "fixed"
 DECODER_RUNS = rounds(30, 8)
 """Of each decoder."""
-PLUGIN_RUNS = 5
+PLUGIN_RUNS = rounds(5, 2)
 """On each of some images."""
 SUBJECTS = ("sample", "owners-win10-x64", "stacks-win10-x64", "heaps-win10-x64")
-COMMAND_RUNS = 4
+COMMAND_RUNS = rounds(4, 2)
 
 
 def _none(found: Iterable[Violation]) -> None:

@@ -131,7 +131,7 @@ def lldb(path: pathlib.Path) -> Tuple[List[int], Dict[str, int]]:
     if program is None:
         pytest.skip("lldb is not installed")
     command = [program, "--batch", "-c", str(path), "-o", "bt", "-o", "register read"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stdout
+    shown = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300).stdout
     frames = [int(address, 16) for address in re.findall(r"frame #\d+: (0x[0-9a-f]+)", shown)]
     registers = {name: int(value, 16) for name, value in re.findall(r"^ +(\w+) = (0x[0-9a-f]+)", shown, re.M)}
     return frames, registers

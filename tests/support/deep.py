@@ -1,21 +1,25 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Tests that repeat a claim on more cases.
+"""Tests that repeat a claim on more cases: more images and kernels, more damage, more orders of events.
 
-Each of these runs some cases by `python3 dev.py test`, and all by `.ci/run`: on more images and kernels, with
-more damage, for more orders of events. They have the marker `deep`, which `-m "not install"` takes in. Tests
-that make their cases ask `rounds` how many.
+Of each of these `python3 dev.py test` runs some cases, `.ci/run` more, and `python3 dev.py release` all. What
+`dev.py test` leaves out has the marker `deep`. What `.ci/run` leaves out has the marker `release`, too; at
+least one case of each test is there. Tests that make their cases ask `rounds` how many.
 """
 
 from __future__ import annotations
 
 import collections
-from typing import Counter, Dict, List
+from typing import Counter, Dict, List, Sequence, TypeVar
 
 import pytest
 
+T = TypeVar("T")
+
 FIRST: Dict[str, int] = {
+    "tests/docs/test_jsonschemas.py::test_real_dumps_give_what_the_schemas_say": 4,
     "tests/docs/test_pages.py::test_commands_print_what_stands_there": 1,
+    "tests/fleet/test_agent_forms.py::test_orders_in_an_image_stay_text_of_the_image": 4,
     "tests/fleet/test_cluster.py::test_a_killed_worker_costs_nothing": 0,
     "tests/fleet/test_cluster.py::test_a_worker_of_another_version_is_refused_before_work": 0,
     "tests/fleet/test_cluster.py::test_a_worker_of_another_version_that_joins_later_gets_no_work": 0,
@@ -58,13 +62,18 @@ FIRST: Dict[str, int] = {
     "tests/hostile/test_undamaged.py::test_of_a_forged_image": 4,
     "tests/hostile/test_undamaged.py::test_of_a_real_set": 1,
     "tests/hostile/test_undamaged.py::test_of_real_trap_frames": 1,
+    "tests/minidump/test_arm64.py::test_process_dump_has_the_stack_of_its_thread": 4,
     "tests/minidump/test_bitmaps.py::test_rows_of_the_kernel_are_those_of_a_full_dump": 0,
     "tests/minidump/test_cli.py::test_each_plugin": 2,
+    "tests/minidump/test_crash_first.py::test_findings_graph_and_report_take_it": 4,
+    "tests/minidump/test_crash_first.py::test_flat_tables_and_keys": 4,
     "tests/minidump/test_halves.py::test_call_stacks": 2,
     "tests/minidump/test_hostile.py::test_a_write_costs_no_run": 2,
     "tests/minidump/test_of_images.py::test_rows_are_those_of_the_image": 2,
     "tests/minidump/test_small_hostile.py::test_a_write_costs_no_run": 2,
+    "tests/minidump/test_symbols_from.py::test_names_of_all_functions": 2,
     "tests/minidump/test_waits.py::test_every_wait": 8,
+    "tests/minidump/test_waits.py::test_the_same_structures_with_registers_of_arm64": 4,
     "tests/test_contrib.py::test_a_change_passes_its_tests_and_serves_our_plugins": 0,
     "tests/test_contrib.py::test_our_plugins_run_on_all_changes_together": 0,
     "tests/test_contrib.py::test_without_a_change_its_tests_fail": 1,
@@ -74,6 +83,8 @@ FIRST: Dict[str, int] = {
     "tests/test_cost.py::test_progress_is_told": 5,
     "tests/test_packaging.py::test_an_upgrade_leaves_nothing_of_the_old_version": 0,
     "tests/test_startup.py::test_a_library_that_cannot_be_used_is_said_in_a_sentence": 3,
+    "tests/windows/test_brief.py::test_no_line_is_wider_than_the_terminal": 60,
+    "tests/windows/test_brief.py::test_only_the_pretty_renderer_gets_cells_of_several_lines": 40,
     "tests/windows/test_brief.py::test_json_is_not_cut": 4,
     "tests/windows/test_brief.py::test_status_is_whole": 8,
     "tests/windows/test_database_figures.py::test_figures_listing_and_dump_agree": 0,
@@ -115,6 +126,7 @@ FIRST: Dict[str, int] = {
     "tests/windows/test_trapframes_real.py::test_every_frame": 1,
     "tests/windows/test_waits_snapshots.py::test_every_wait": 8,
     "tests/windows/test_waits_snapshots.py::test_the_lower_half_of_a_wow64_process": 1,
+    "tests/windows/test_waits_strangers.py::test_no_row_is_false": 2,
     "tests/winstacks/findings/checks/test_kernel.py": 6,
     "tests/winstacks/findings/checks/test_kernel.py::test_a_process_that_only_a_scan_and_a_handle_show": 6,
     "tests/winstacks/findings/checks/test_kernel.py::test_what_only_a_scan_finds": 2,
@@ -131,50 +143,98 @@ FIRST: Dict[str, int] = {
     "tests/winstacks/names/decode/test_peimage.py::test_pages_of_a_moved_program_are_as_pefile_maps_them": 1,
     "tests/winstacks/names/test_modulefiles.py::test_what_memory_has_otherwise_is_said": 4,
     "tests/winstacks/names/test_sections.py::test_a_page_of_its_own_that_is_out_is_missing": 6,
+    "tests/winstacks/rows/test_divided.py::test_rows_and_warnings_are_those_of_one_process": 8,
     "tests/winstacks/stacklist/test_machine.py::test_the_symbols_of_real_kernels_lead_to_all_of_it": 3,
+    "tests/winstacks/stacks/decode/test_truth_arm64.py::test_walker_is_right_and_sure_at_each_point": 4,
     "tests/winstacks/stacks/test_files.py::test_files_bring_back_the_frames_that_are_lost": 0,
     "tests/winstacks/tracedb/decode/test_database_damage.py::test_greatest_loss": 4,
     "tests/winstacks/tracedb/decode/test_database_forged.py::TestSeven::test_numbers_above_16_bits": 1,
     "tests/winstacks/tracedb/decode/test_database_forged.py::test_stored_numbers_wrap_in_nt5": 1,
     "tests/winstacks/tracedb/decode/test_database_fuzz.py::test_a_wrong_watermark_in_much_memory": 3,
     "tests/winstacks/tracedb/test_generations.py::test_nor_does_it_for_a_damaged_header": 5,
+    "tests/winstacks/waits/decode/test_snapshots.py::test_a_chain_names_the_lock_of_a_sleeper": 3,
+    "tests/winstacks/waits/decode/test_snapshots.py::test_every_wait": 4,
 }
 """How many cases of a test, or of each test of a file, run by default: the first ones."""
 
+WHOLE = {
+    "tests/docs/test_pages.py",
+    "tests/fleet/test_hostile_lake.py",
+    "tests/fleet/test_obstacles.py",
+    "tests/fleet/test_planted.py",
+    "tests/fleet/test_processes.py",
+    "tests/fleet/test_run.py",
+    "tests/fuzz/test_fuzz.py",
+    "tests/hostile/test_amplifiers.py",
+    "tests/hostile/test_tamper.py",
+    "tests/minidump/test_of_images.py",
+    "tests/test_contrib.py",
+    "tests/test_cost.py",
+    "tests/test_startup.py",
+    "tests/windows/test_files_and_tables.py",
+    "tests/winstacks/findings/checks/test_kernel.py",
+    "tests/winstacks/findings/checks/test_modified_code.py",
+    "tests/winstacks/findings/checks/test_module_mismatch.py",
+    "tests/winstacks/findings/checks/test_unbacked.py",
+    "tests/winstacks/findings/checks/test_wait_in_dispatcher.py",
+    "tests/winstacks/findings/test_situations.py",
+}
+"""Files whose cases are claims of their own, such as attacks and findings: `.ci/run` has all of them."""
+
+_EACH = 5
+"""Of so many cases of the other tests `.ci/run` has one.
+
+Cases stand in the order of images, plugins or kernels: some of each kind are among those that run. Tests with
+the same cases run the same ones, so that what they share is made for these alone.
+"""
 
 _FEWER = 4
-"""Of so many examples one is tried by default."""
+"""Of so many examples one is tried by default, and by `.ci/run`."""
 _FEWEST = 20
 
-_whole = True
+_everything = True
 
 
 def configure(expression: str) -> None:
-    """Notes whether a run leaves out what has the marker `deep`.
+    """Notes whether a run leaves out what has the marker `deep` or `release`.
 
     Args:
         expression: the markers that pytest was asked for
     """
-    global _whole
-    _whole = "not deep" not in expression
+    global _everything
+    _everything = "not deep" not in expression and "not release" not in expression
 
 
 def rounds(most: int, fewest: int = _FEWEST) -> int:
-    """Returns how many examples a test tries: all, or by default a fourth of them.
+    """Returns how many examples a test tries: all for a release, else a fourth of them.
 
     Args:
         most: how many there are
         fewest: how many are needed to show that something is tried at all
     """
-    return most if _whole else min(most, max(fewest, most // _FEWER))
+    return most if _everything else min(most, max(fewest, most // _FEWER))
+
+
+def some(cases: Sequence[T]) -> Sequence[T]:
+    """Returns the cases that a test tries which finds them itself: all for a release, else each fifth."""
+    return cases[:: 1 if everything() else _EACH]
+
+
+def everything() -> bool:
+    """Returns whether a run tries all examples."""
+    return _everything
 
 
 def mark(items: List[pytest.Item]) -> None:
-    """Gives the marker `deep` to the cases of tests that do not run by default."""
+    """Gives the marker `deep` to cases that do not run by default, and `release` to some of these."""
     seen: Counter[str] = collections.Counter()
     for item in items:
         name = item.nodeid.partition("[")[0]
+        file = name.partition("::")[0]
         seen[name] += 1
-        most = FIRST.get(name, FIRST.get(name.partition("::")[0]))
-        if most is not None and seen[name] > most:
-            item.add_marker("deep")
+        first = FIRST.get(name, FIRST.get(file))
+        if first is None or seen[name] <= first:
+            continue
+        item.add_marker("deep")
+        if seen[name] > 1 and seen[name] % _EACH != 2 and file not in WHOLE:
+            item.add_marker("release")

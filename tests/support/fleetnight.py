@@ -73,7 +73,7 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Night:
     bad = {}
     for number in range(GARBAGE):
         bad[f"garbage{number}"] = random.Random(number).randbytes(1 << 18)
-    bad.update(hangs=b"HANG" + bytes(1 << 16), eats=b"EATS" + bytes(1 << 16))
+    bad.update(hangs=b"WAIT" + bytes(1 << 16), eats=b"EATS" + bytes(1 << 16))
     paths = {name: images.folder / f"{name}.raw" for name in bad}
     for name, data in bad.items():
         paths[name].write_bytes(data)

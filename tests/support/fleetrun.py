@@ -29,8 +29,11 @@ from tests.support import warmfleet, warmreader
 
 HOOKS = ROOT / "tests" / "support" / "fleethooks"
 COMMAND = (sys.executable, "-m", "stackfleet")
-PATIENCE = 10.0
-"""Seconds after which no process that reads an image may be left."""
+PATIENCE = 30.0
+"""Seconds after which no process that reads an image may be left. On an idle machine they end at once."""
+
+ENDLESS = 300
+"""Seconds after which a test that hangs is ended: far more than a busy machine takes for any of them."""
 
 
 MARK = f"{os.getpid()}"
@@ -45,7 +48,7 @@ def environment() -> Dict[str, str]:
 
 def fleet(
     *arguments: object,
-    timeout: float = 300,
+    timeout: float = ENDLESS,
     variables: Optional[Dict[str, str]] = None,
     command: Tuple[str, ...] = COMMAND,
 ) -> "subprocess.CompletedProcess[str]":
@@ -87,7 +90,7 @@ class Ran:
     stderr: str
 
 
-def called(*arguments: object, seconds: int = 60) -> Ran:
+def called(*arguments: object, seconds: int = ENDLESS) -> Ran:
     """Runs `stackfleet` in this process, which is ended if it takes longer."""
     out, errors = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8")
     if hasattr(signal, "alarm"):
@@ -150,7 +153,7 @@ def children() -> List[int]:
     return found
 
 
-def wait(condition: Any, seconds: float = 60) -> None:
+def wait(condition: Any, seconds: float = ENDLESS) -> None:
     """Waits until something is so."""
     end = time.monotonic() + seconds
     while not condition():

@@ -98,7 +98,8 @@ def _server(command: "list[str]") -> Iterator[int]:
         [*command, str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
         try:
-            wait(lambda: _listens(port))
+            wait(lambda: _listens(port) or process.poll() is not None)
+            assert process.poll() is None, "the server has ended"
             yield port
         finally:
             process.kill()

@@ -87,7 +87,7 @@ def debug(path: pathlib.Path, commands: Sequence[str], before: Sequence[str] = (
     words = [LLDB, "--no-lldbinit", "-b"]
     for command in (*before, f"target create --core {path}", *commands):
         words += ["-o", command]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
     # Each command is printed before what it prints.
     parts = re.split(r"^\(lldb\) (.*)\n", done.stdout, flags=re.M)
     return dict(zip(parts[1::2], parts[2::2]))
