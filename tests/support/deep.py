@@ -165,6 +165,7 @@ WHOLE = {
     "tests/fleet/test_processes.py",
     "tests/fleet/test_run.py",
     "tests/fuzz/test_fuzz.py",
+    "tests/golden/test_golden.py",
     "tests/hostile/test_amplifiers.py",
     "tests/hostile/test_tamper.py",
     "tests/minidump/test_of_images.py",
