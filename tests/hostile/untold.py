@@ -15,7 +15,7 @@ import re
 from typing import Iterable, List, NamedTuple, Sequence, Tuple
 
 from . import judging
-from .cases import ALONE, BOTH, UNLINKED, WITH_COUNT, Case
+from .cases import ALONE, BOTH, UNKNOWN, UNLINKED, UNLISTED, WITH_COUNT, Case
 from .members import Member
 from .target import Read, Target
 
@@ -40,7 +40,7 @@ class Entry(NamedTuple):
 
     def covers(self, case: Case) -> bool:
         """Returns whether this is about what a case writes to its first member, or to both."""
-        paired = case.kind in (ALONE, UNLINKED, BOTH) or case.kind.startswith(WITH_COUNT)
+        paired = case.kind in (ALONE, UNLINKED, UNLISTED, UNKNOWN, BOTH) or case.kind.startswith(WITH_COUNT)
         return self.names(case.members[0]) and fnmatch.fnmatchcase(case.kind if paired else "", self.kind)
 
     def names(self, member: Member) -> bool:
