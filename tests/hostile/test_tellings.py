@@ -1,14 +1,16 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What a word of Status names, and what only resembles it."""
+"""The structures that a word of Status names, and those whose names only resemble them."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.hostile import tellings
+from tests.hostile.cases import Case
 from tests.hostile.members import Member
 from tests.hostile.tellings import Telling
+from tests.hostile.untold import Entry
 from winstacks.memory.decode.statuscodes import StatusCode
 
 NAMED = (
@@ -49,3 +51,11 @@ def test_a_word_names_its_structures(word: StatusCode, name: str) -> None:
 def test_a_word_excuses_no_write_elsewhere(word: StatusCode, name: str) -> None:
     """A Status about something else is no report, though a part of a name is the same."""
     assert not tellings.named_by(Telling(word, ()), _member(name), ())
+
+
+def test_an_entry_of_one_plugin_excuses_no_other() -> None:
+    found = Entry("_HEAP.Signature", "", "in `windows.tracefindings`: only the heap's own plugin reads it")
+    case = Case("tracefindings", (_member("_HEAP.Signature"),), "zero", ())
+    assert found.covers(case)
+    assert not found.covers(case._replace(plugin="heaptraces"))
+    assert found._replace(reason="nothing has it").covers(case._replace(plugin="heaptraces"))

@@ -14,15 +14,15 @@ NEAR_FRAMES = 64
 """Frames of a usual stack. Those beyond, as of recursions, have a share of their own."""
 
 LEAST_FRAMES = 1 << 12
-BYTES_OF_A_FRAME = 64
+BYTES_OF_A_FRAME = 128
 """Beyond LEAST_FRAMES an input may have one frame of usual stacks and one of deep ones for so many bytes."""
 
 MAX_NEAR = 1 << 23
 MAX_DEEP = 1 << 20
 """The most frames of both kinds: an image can map the same page often, and a file can be sparse."""
 
-LEAST_SCANNED = 1 << 20
-SCANS_OF_A_BYTE = 2
+LEAST_SCANNED = 1 << 19
+SCANS_OF_A_BYTE = 1
 MAX_SCANS = 1 << 30
 """The most bytes of stacks that scans read."""
 

@@ -30,9 +30,9 @@ def test_a_walk_has_at_least_the_frame_of_its_registers() -> None:
 
 
 def test_a_larger_file_may_have_more() -> None:
-    """A file of 1 MB has 300 usual stacks and more; without limits a walk has what one walk may have."""
+    """A file of 1 MB has 180 usual stacks and more; without limits a walk has what one walk may have."""
     few, many = WalkBudget(MEGABYTE), WalkBudget(UNLIMITED)
-    for _ in range(300):
+    for _ in range(180):
         assert few.most_frames > NEAR_FRAMES
         few.take(NEAR_FRAMES)
     assert many.most_frames == MAX_FRAMES
