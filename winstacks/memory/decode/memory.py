@@ -27,7 +27,7 @@ WINDOW = 0x10000
 """Bytes of one read where structures lie side by side, such as the blocks of a heap."""
 
 MAX_WINDOW_BYTES = 1 << 26
-"""Bytes of windows that are kept: the pages of 16,384 threads. Above this all are dropped, and read again on
+"""Bytes of windows that are kept: the pages of 15,000 threads. Above this all are dropped, and read again on
 demand."""
 
 _EMPTY_WINDOW = 256
