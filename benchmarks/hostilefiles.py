@@ -36,6 +36,8 @@ PROCESS_DUMPS: Dict[str, Callable[[], bytes]] = {
     "mapped files, one text": forms.mappings,
     "modules with one path": forms.modules,
     "threads with one CONTEXT": forms.threads,
+    "threads on one stack of return addresses": forms.returns,
+    "threads on one stack without a return address": forms.scanned,
     "x86 code without an end": forms.code,
 }
 

@@ -78,11 +78,11 @@ def modules() -> bytes:
     return writer.bytes()
 
 
-def threads() -> bytes:
-    """20,000 threads with one CONTEXT of 64 KB."""
+def threads(count: int = 20_000) -> bytes:
+    """Threads with one CONTEXT of 64 KB."""
     writer = _begun()
     place = writer.put(bytes(48) + struct.pack("<I", 0x10001F) + bytes(0x10000 - 52))
-    stack, count = writer.put(bytes(0x100)), 20_000
+    stack = writer.put(bytes(0x100))
     rows = b"".join(
         struct.pack("<IIIIQQ", 4 + 4 * number, 0, 32, 0, 0x7FF000000000 + 0x2000 * number, 0x10000 * number)
         + struct.pack("<IIII", 0x100, stack, 0x10000, place)
@@ -90,6 +90,34 @@ def threads() -> bytes:
     )
     writer.stream(3, struct.pack("<I", count) + rows)
     return writer.bytes()
+
+
+def _sharing(threads: int, stack: bytes, code: bytes = b"") -> bytes:
+    """Threads with one CONTEXT, whose Rsp leads to the stack of the first; code lies at _BASE."""
+    writer = _begun()
+    context = bytearray(1232)
+    struct.pack_into("<I", context, 0x30, 0x10001F)
+    struct.pack_into("<Q", context, 0x98, _STACK)
+    struct.pack_into("<Q", context, 0xF8, _BASE + 5)
+    place, at, text = writer.put(bytes(context)), writer.put(stack), writer.put(code)
+    rows = b"".join(
+        struct.pack("<IIIIQQ", 4 + 4 * number, 0, 32, 0, 0x7FF000000000 + 0x2000 * number, start)
+        + struct.pack("<IIII", 8 if number else len(stack), at, len(context), place)
+        for number, start in enumerate(range(_STACK, _STACK + (threads << 24), 1 << 24))
+    )
+    writer.stream(3, struct.pack("<I", threads) + rows)
+    writer.stream(5, struct.pack("<IQII", 1 if code else 0, _BASE, len(code), text))
+    return writer.bytes()
+
+
+def returns(threads: int = 19_000) -> bytes:
+    """Threads on one stack of return addresses behind calls: a scan takes each for a frame."""
+    return _sharing(threads, struct.pack("<Q", _BASE + 10) * 2000, b"\xe8\0\0\0\0" * 16)
+
+
+def scanned(threads: int = 19_000) -> bytes:
+    """Threads on one stack without a return address: each scan reads as much as it may."""
+    return _sharing(threads, b"".join(struct.pack("<Q", _BASE + _PAGE * n) for n in range(1 << 13)))
 
 
 def code() -> bytes:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import pathlib
+import signal
 import sys
 import tempfile
 import time
@@ -34,7 +35,8 @@ ALL = "all"
 SECONDS_OF_ONE = 10
 """Of processor time, whatever else the machine does."""
 
-SECONDS_WITHOUT_END = 300
+SECONDS_WITHOUT_END = 3600
+"""By the clock, which goes on while other programs have the processor."""
 MEGABYTES = 1024
 """Beyond the peak that this process has when it begins: Linux hands that of its parent down to it."""
 
@@ -47,23 +49,26 @@ def main(arguments: List[str]) -> None:
     if arguments == ["list"]:
         print("\n".join(choices))
         return
-    if len(arguments) not in (2, 3) or arguments[0] not in choices:
+    seed = [argument for argument in arguments if argument.startswith("-seed=")]
+    positional = [argument for argument in arguments if argument not in seed]
+    if len(positional) not in (2, 3) or positional[0] not in choices:
         raise SystemExit(fuzz.__doc__)
-    name, seconds, *seed = arguments
+    name, seconds, *kept = positional
     chosen = choices[name]
     several = len(chosen) > 1
     FINDS.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         longest = _seeds(pathlib.Path(folder), chosen, several)
-        options = [f"-max_total_time={int(seconds)}", f"-timeout={SECONDS_WITHOUT_END}"]
-        options.append(f"-max_len={longest + 64}")
-        options += [f"-seed={int(number)}" for number in seed]
+        options = [*seed, f"-timeout={SECONDS_WITHOUT_END}", f"-max_len={longest + 64}"]
+        # libFuzzer measures by the clock, too.
+        options.append(f"-report_slow_units={SECONDS_WITHOUT_END}")
         # For what ends the process: other finds are written where they are met.
         options += [
             f"-rss_limit_mb={forking.megabytes() + MEGABYTES:.0f}",
             f"-artifact_prefix={folder if several else FINDS}/{name}.",
         ]
-        atheris.Setup([sys.argv[0], folder, *options], _decoder(chosen, several))
+        # New inputs go into the first folder.
+        atheris.Setup([sys.argv[0], *kept, folder, *options], _decoder(name, chosen, float(seconds)))
         atheris.Fuzz()
 
 
@@ -78,9 +83,17 @@ def _seeds(folder: pathlib.Path, chosen: Dict[str, Target], several: bool) -> in
     return longest
 
 
-def _decoder(chosen: Dict[str, Target], several: bool) -> Callable[[bytes], None]:
-    """Returns what is fuzzed: of several decoders the first byte of an input chooses one."""
+def _decoder(name: str, chosen: Dict[str, Target], seconds: float) -> Callable[[bytes], None]:
+    """Returns what is fuzzed, for so long: of several decoders the first byte of an input chooses one."""
     targets = list(chosen.values())
+    several = len(targets) > 1
+    begun = time.process_time()
+    ended = False
+
+    def end() -> None:
+        nonlocal ended
+        ended = True
+        print(f"{name}: {time.process_time() - begun:.0f} s of processor time", file=sys.stderr, flush=True)
 
     def decode(data: bytes) -> None:
         if several and not data:
@@ -93,7 +106,12 @@ def _decoder(chosen: Dict[str, Target], several: bool) -> Callable[[bytes], None
             assert time.process_time() - start < SECONDS_OF_ONE, "slow"
         except Exception:
             (FINDS / f"{target.name}.{hashlib.sha256(rest).hexdigest()[:16]}").write_bytes(rest)
+            end()
             raise
+        if not ended and time.process_time() - begun > seconds:
+            end()
+            # libFuzzer's own way to be asked to end.
+            signal.raise_signal(signal.SIGUSR1)
 
     return decode
 

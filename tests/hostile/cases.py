@@ -26,6 +26,15 @@ ALONE = "alone"
 WITH_COUNT = "zero with"
 """A pointer and a count of the same structure are 0."""
 
+UNLISTED = "unlinked, and without its ID"
+"""As `UNLINKED`, and the entry of PspCidTable is 0: a process or thread out of its list and its table."""
+UNKNOWN = "unlinked, and without its ID or threads"
+"""As `UNLISTED`, of a process that has no threads either."""
+LISTED = ("_ETHREAD.ThreadListEntry.Flink", "_EPROCESS.ActiveProcessLinks.Flink")
+"""The lists of what PspCidTable has, too."""
+ENTRY = "process/decode/handletable"
+"""The path of an entry of PspCidTable: the module that reads it."""
+
 BOTH = "both zero"
 """A pointer is 0, and what elsewhere tells that it should not be."""
 
@@ -106,7 +115,7 @@ def cases(target: Target, plugin: str, most: int) -> Cases:
             cases += [
                 Case(plugin, (member,), kind, writes) for kind, writes in _single(target, member, alike)
             ]
-    pairs_of = (_links, _counts, _second_sources)
+    pairs_of = (_links, _without_entries, _counts, _second_sources)
     for pairs in (make(target, read.members) for make in pairs_of):
         by_name: Dict[Tuple[str, ...], List[Case]] = collections.defaultdict(list)
         for members, kind, writes in pairs:
@@ -199,6 +208,24 @@ def _links(target: Target, members: Sequence[Member]) -> CaseParts:
             closed = _writes(target, layer, size, past)
             if len(closed) == len(past):
                 yield both, UNLINKED, (*closed, *alone)
+
+
+def _without_entries(target: Target, members: Sequence[Member]) -> CaseParts:
+    """Yields the writes that take a process or thread off its list, and its entry out of PspCidTable."""
+    kernel, mask = target.kernel, (1 << 48) - 1
+    numbers = {process.eprocess.address & mask: process.pid for process in kernel.processes}
+    idle = {process.eprocess.address & mask for process in kernel.processes if not process.threads}
+    for process in kernel.processes:
+        numbers.update({thread.ethread.address & mask: thread.tid for thread in process.threads})
+    for (node, _), kind, writes in _links(target, members):
+        number = numbers.get(node.start & mask)
+        if kind != UNLINKED or node.name not in LISTED or number is None or kernel.cid is None:
+            continue
+        address, size = kernel.cid.entry(number), kernel.isf.size("_HANDLE_TABLE_ENTRY")
+        place = kernel.space.physical(address)
+        entry = Member("", ENTRY, node.layer, address, size, address, place)
+        kind = UNKNOWN if node.start & mask in idle else UNLISTED
+        yield (node, entry), kind, (*writes, (place, bytes(size)))
 
 
 def is_empty(target: Target, member: Member) -> bool:

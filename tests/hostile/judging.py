@@ -15,6 +15,7 @@ import re
 from typing import Collection, Counter, Iterator, List, NamedTuple, Sequence, Set, Tuple
 
 from winstacks.findings.loststacks import LOST_STACKS
+from winstacks.rows.findings import NOTHING_FOUND
 
 from .belonging import Owner
 from .cases import Case
@@ -186,7 +187,8 @@ def _harmed(clean: Answer, answer: Answer, case: Case, owner: Owner) -> Iterator
         return
     free = {"Status"} if owner.pid is not None else IN_WORDS
     for row in _bare(clean, free) - _bare(answer, free):
-        if owner.pid is None or not is_of(clean.columns, row, owner):
+        # That nothing was found is of no process: a finding takes its place.
+        if NOTHING_FOUND not in row and (owner.pid is None or not is_of(clean.columns, row, owner)):
             yield row
 
 

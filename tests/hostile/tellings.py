@@ -28,7 +28,9 @@ HANDLE_TABLE = ("word.process/*handletable*", "_HANDLE_TABLE*", "_EPROCESS.Objec
 RING = ("_HANDLE_TRACE*", "_HANDLE_TABLE.DebugInfo")
 OBJECT_TRACES = ("_OBJECT_REF*", "_STACK_TABLE*", "nt.Obp*", "word.objects/lister")
 STACK = (
-    "*Stack*",
+    "_ETHREAD.Tcb.*Stack*",
+    "_KTHREAD.*Stack*",
+    "_KPRCB.*Stack",
     "_KSTACK_CONTROL.*",
     "_KERNEL_STACK_CONTROL.*",
     "_KSWITCH_FRAME.*",
@@ -36,7 +38,14 @@ STACK = (
     "_KEXCEPTION_FRAME.*",
 )
 FRAMES = ("word.traps/reader", "_KTRAP_FRAME.*", "_CONTEXT.*", "*TrapFrame*", "_EXCEPTION_RECORD.*")
-OBJECTS = ("word.process/objectheaders", "_OBJECT_*", "_HANDLE_TABLE*", "nt.Ob*")
+OBJECTS = (
+    "word.process/objectheaders",
+    "_OBJECT_HEADER*",
+    "_OBJECT_TYPE*",
+    "_HANDLE_TABLE*",
+    "nt.ObTypeIndexTable",
+    "nt.ObHeaderCookie",
+)
 HEAPLOG = ("_RTLP_HEAP_STACK_TRACE*", "word.tracedb/decode/heaplog")
 HEAP = ("_HEAP*", "_DPH*", "_SEGMENT_HEAP*", "_PEB*.*Heap*", "word.heaps/*", *HEAPLOG)
 DATABASE = (
@@ -51,7 +60,7 @@ SECTION = ("_RTL_CRITICAL_SECTION*", "_LIST_ENTRY.*", "_PEB*.FastPebLock", "_PEB
 VADS = ("_MMVAD*", "_EPROCESS.Vad*", "_MM_AVL*", "_SUBSECTION.*", "_CONTROL_AREA.*", "_FILE_OBJECT.*")
 MODULES = ("_KLDR_DATA_TABLE_ENTRY.*", "_LDR_DATA_TABLE_ENTRY*", "nt.PsLoadedModuleList*", "_PEB_LDR_DATA*")
 UNLOADED = ("_UNLOADED*", "nt.Mm*Unloaded*")
-CREATORS = ("*BackTraceIndex*", "*.Address")
+CREATORS = ("*BackTraceIndex*",)
 
 NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     # Of anything: what the row is about, which is what leads to it.
@@ -88,7 +97,7 @@ NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     StatusCode.OUTSIDE_THE_STACK: (*FRAMES, *STACK),
     StatusCode.STACK_LIMITS_UNUSABLE: STACK,
     StatusCode.CONTEXT_MAY_BE_OLDER: ("_KPRCB.*", *FRAMES),
-    StatusCode.NOT_A_CONTEXT: (*FRAMES, "_TEB*"),
+    StatusCode.NOT_A_CONTEXT: (*FRAMES, "_TEB*.TlsSlots*"),
     # Call stacks.
     StatusCode.IN_USER_MODE: (),
     StatusCode.IN_32_BIT_CODE: (),
@@ -164,7 +173,7 @@ NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     StatusCode.PAGES_OF_THE_HANDLE_TABLE_UNREADABLE: HANDLE_TABLE,
     StatusCode.OBJECT_HEADERS_UNREADABLE: (*HANDLE_TABLE, "_OBJECT_HEADER*"),
     # Objects.
-    StatusCode.OBJECT_UNREADABLE: ("_OBJECT_*", *HANDLE_TABLE),
+    StatusCode.OBJECT_UNREADABLE: ("_OBJECT_HEADER*", *HANDLE_TABLE),
     StatusCode.OBJECT_TYPE_UNKNOWN: OBJECTS,
     # Object traces.
     StatusCode.NO_SYMBOL: (),
@@ -196,7 +205,12 @@ NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     StatusCode.STACK_OF_ALLOCATION_OR_FREE: (),
     StatusCode.NO_DATABASE: DATABASE,
     StatusCode.NO_SUCH_INDEX: (*DATABASE, *CREATORS),
-    StatusCode.FLAGS_UNREADABLE: ("_PEB*", "_EPROCESS.Peb", "_EPROCESS.W*64Process", "_EWOW64PROCESS.Peb"),
+    StatusCode.FLAGS_UNREADABLE: (
+        "_PEB*.NtGlobalFlag",
+        "_EPROCESS.Peb",
+        "_EPROCESS.W*64Process",
+        "_EWOW64PROCESS.Peb",
+    ),
     StatusCode.UNTRACED: HEAP,
     StatusCode.UNSIZED: HEAP,
     StatusCode.GONE: (),
@@ -209,7 +223,7 @@ NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     StatusCode.DEPTH: (*DATABASE, *HEAPLOG),
     StatusCode.ONE_OF_DATABASES: DATABASE,
     StatusCode.NO_POINTER: DATABASE,
-    StatusCode.NO_NTDLL: (*MODULES, *VADS, "_PEB*"),
+    StatusCode.NO_NTDLL: (*MODULES, *VADS, "_PEB*.Ldr"),
     StatusCode.DATABASE_POINTER_UNREADABLE: DATABASE,
     StatusCode.NTDLL_DATA_INCOMPLETE: MODULES,
     StatusCode.SEARCH_CUT_SHORT: (),

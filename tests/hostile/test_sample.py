@@ -16,7 +16,7 @@ import pytest
 
 import winstacks
 from tests.hostile import cases, tamper, tellings, untold
-from tests.hostile.cases import UNLINKED
+from tests.hostile.cases import LISTED, UNLINKED, UNLISTED
 from tests.hostile.judging import SAID, SILENT, UNCHANGED
 from tests.hostile.members import READERS, WORDS
 from tests.hostile.tamper import Attack, Result
@@ -114,6 +114,11 @@ def test_every_list_is_tried_in_pairs(name: str, samples: Samples) -> None:
     } - {"_LIST_ENTRY.Flink"}
     assert links
     assert links <= {case.name for case in attack.cases if case.kind == UNLINKED}
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_processes_and_threads_are_taken_out_of_list_and_table(name: str, samples: Samples) -> None:
+    assert set(LISTED) <= {case.name for case in samples(name).attack.cases if case.kind == UNLISTED}
 
 
 @pytest.mark.parametrize("name", IMAGES)

@@ -15,13 +15,14 @@ import re
 from typing import Iterable, List, NamedTuple, Sequence, Tuple
 
 from . import judging
-from .cases import ALONE, BOTH, UNLINKED, WITH_COUNT, Case
+from .cases import ALONE, BOTH, UNKNOWN, UNLINKED, UNLISTED, WITH_COUNT, Case
 from .members import Member
 from .target import Read, Target
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "trust.md"
 TITLE = "## What cannot be detected"
 
+_ONE_PLUGIN = re.compile(r"in `windows\.(\w+)`:")
 _SPAN = re.compile(r"`([^`]+)`")
 
 
@@ -31,7 +32,7 @@ class Entry(NamedTuple):
     Attributes:
         name: pattern of their names
         kind: `unlinked`, `alone` or `zero with` and a member; empty for a write to one member
-        reason: what was looked for
+        reason: what was looked for; it begins with a plugin if it is about that one only
     """
 
     name: str
@@ -40,8 +41,15 @@ class Entry(NamedTuple):
 
     def covers(self, case: Case) -> bool:
         """Returns whether this is about what a case writes to its first member, or to both."""
-        paired = case.kind in (ALONE, UNLINKED, BOTH) or case.kind.startswith(WITH_COUNT)
+        if not self.concerns(case.plugin):
+            return False
+        paired = case.kind in (ALONE, UNLINKED, UNLISTED, UNKNOWN, BOTH) or case.kind.startswith(WITH_COUNT)
         return self.names(case.members[0]) and fnmatch.fnmatchcase(case.kind if paired else "", self.kind)
+
+    def concerns(self, plugin: str) -> bool:
+        """Returns whether this is about the answer of a plugin."""
+        only = _ONE_PLUGIN.match(self.reason)
+        return only is None or only[1] == plugin
 
     def names(self, member: Member) -> bool:
         """Returns whether this is about a member; about both links of a list if it names the list."""
@@ -82,7 +90,7 @@ def listed(known: Sequence[Entry], target: Target, case: Case, read: Read) -> bo
         case: what is written
         read: what the case's plugin reads
     """
-    alone = [entry for entry in known if not entry.kind]
+    alone = [entry for entry in known if not entry.kind and entry.concerns(case.plugin)]
     if any(entry.covers(case) for entry in known) or any(entry.names(case.members[0]) for entry in alone):
         return True
     if len(case.members) < 2 or not any(

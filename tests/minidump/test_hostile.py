@@ -8,18 +8,34 @@ import bisect
 import hashlib
 import pathlib
 import sys
-from typing import Callable, Iterator, List, Set, Tuple
+from typing import Callable, Iterator, List, Optional, Set, Tuple
+from unittest import mock
 
 import pytest
 from volatility3.framework import exceptions
-from volatility3.plugins.minidump import callstacks, heaptraces, info, locks, stacktracedb, traces
+from volatility3.plugins.minidump import (
+    callstacks,
+    heaptraces,
+    info,
+    locks,
+    stacktracedb,
+    tracefindings,
+    traces,
+)
 
+from benchmarks import hostileforms
 from tests.forge.context import Opened
 from tests.support.processdumps import OpenedDump, dump_of
 from tests.winstacks.minidump.decode import test_streams
 from tests.winstacks.minidump.decode.test_tamper import DIRECTORY, HEADER, LAYOUTS
+from winstacks.memory.decode.pagetable import PAGE_SIZE
+from winstacks.memory.image import AddressSpace
 from winstacks.minidump.decode.memory import memory_ranges
 from winstacks.minidump.decode.modules import module_list
+from winstacks.process.userstacks import UserStacks
+from winstacks.stacks.decode import budget
+from winstacks.stacks.decode.registers import Registers
+from winstacks.stacks.decode.walk import Walker
 
 from .test_plugins import UPDATER, opened  # noqa: F401  (a fixture)
 
@@ -114,3 +130,39 @@ def test_no_name_is_followed(data: bytes, tmp_path: pathlib.Path) -> None:
     other.read_bytes()
     watching[0] = False
     assert any("named.dll" in path for path in seen)  # the watch sees what is opened
+
+
+def test_the_limits_of_a_stack_are_read_once(tmp_path: pathlib.Path) -> None:
+    """The walk, the stacks where no code lies, and a check ask for them, for each thread."""
+    file, read, tebs = tmp_path / "threads.dmp", UserStacks._read, []
+    file.write_bytes(hostileforms.threads(300))
+
+    def counted(stacks: UserStacks, key: Tuple[AddressSpace, int]) -> List[Tuple[int, int]]:
+        tebs.append(key[1])
+        return read(stacks, key)
+
+    with mock.patch.object(UserStacks, "_read", counted):
+        OpenedDump(file).rows(tracefindings.TraceFindings)
+    assert len(tebs) == len(set(tebs)) == 300
+
+
+@pytest.mark.parametrize("form", [hostileforms.returns, hostileforms.scanned])
+def test_threads_on_one_stack_have_the_frames_of_the_file(
+    form: Callable[[int], bytes], tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each walk of each thread could scan the same 64 KB, and find the same 500 frames there."""
+    file, threads = tmp_path / "shared.dmp", 400
+    file.write_bytes(form(threads))
+    size, read_slots, counts = file.stat().st_size, Walker.read_slots, []
+
+    def counted(walker: Walker[Registers], address: int, count: int) -> Optional[Tuple[int, ...]]:
+        counts.append(count)
+        return read_slots(walker, address, count)
+
+    with mock.patch.object(Walker, "read_slots", counted):
+        rows = [row for _, row in OpenedDump(file).rows(callstacks.CallStacks)]
+    most_frames = threads + 2 * (budget.LEAST_FRAMES + size // budget.BYTES_OF_A_FRAME)
+    assert len(rows) < threads + 8 + most_frames
+    assert 8 * sum(counts) < budget.LEAST_SCANNED + budget.SCANS_OF_A_BYTE * size + threads * PAGE_SIZE
+    cut = [row for row in rows if "too many frames" in str(row["Status"])]
+    assert cut or "the remaining stacks are not scanned" in caplog.text

@@ -13,6 +13,7 @@ from typing import Collection, Dict, FrozenSet, Iterator, List, Optional, Tuple
 
 from ..memory.decode import text
 from ..memory.decode.machine import Machine
+from ..memory.decode.memo import Memo
 from ..memory.decode.memory import Memory
 from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
@@ -73,6 +74,7 @@ class DumpProcess(Processes):
         self._trap_frames: Dict[int, List[int]] = {}
         for frame in trap_frames(dump)[0]:
             self._trap_frames.setdefault(frame.ThreadId, []).append(frame.Address)
+        self._listed: Memo[int, Thread] = Memo(self._thread)
 
     # The interface of `spaces`, and ProcessList.
 
@@ -240,9 +242,9 @@ class DumpProcess(Processes):
         elif (self._list_status or incomplete) and not tids:
             faults = status(self._list_status, StatusCode.THREAD_LIST_DAMAGED)
             yield user_thread(self.native, None, None, wow64=self.wow64, status=faults)
-        for thread in self._threads:
+        for place, thread in enumerate(self._threads):
             if not tids or thread.ThreadId in tids:
-                yield self._thread(thread)
+                yield self._listed[place]
         tid, met = self._exception.tid, self._exception.saved()
         unlisted = tid is not None and all(thread.ThreadId != tid for thread in self._threads)
         if tid is not None and unlisted and (not tids or tid in tids) and met is not None:
@@ -257,7 +259,9 @@ class DumpProcess(Processes):
         """Yields nothing: only the kernel has idle threads."""
         return iter(())
 
-    def _thread(self, thread: MinidumpThread) -> Thread:
+    def _thread(self, place: int) -> Thread:
+        """Returns a thread by its place in the dump's list."""
+        thread = self._threads[place]
         info = self._infos.get(thread.ThreadId)
         flags = info.DumpFlags if info else 0
         saved, faults = context(self._dump, thread.ThreadContext)

@@ -10,9 +10,13 @@ from __future__ import annotations
 from typing import List, Tuple
 
 from ..memory.decode.machine import Machine
+from ..memory.decode.memo import Memo
 from ..memory.image import AddressSpace, Image
 from .thread import Thread
 from .usertypes import with_teb
+
+_MOST_KEPT = 1 << 15
+"""TEBs whose limits are kept: several parts of a command ask for each."""
 
 
 class UserStacks:
@@ -20,6 +24,7 @@ class UserStacks:
 
     def __init__(self, image: Image) -> None:
         self._image = image
+        self._known: Memo[Tuple[AddressSpace, int], List[Tuple[int, int]]] = Memo(self._read, _MOST_KEPT)
 
     def native(self, thread: Thread) -> List[Tuple[int, int]]:
         """Returns the limits of a thread's stack; an empty list if they are unknown."""
@@ -39,8 +44,10 @@ class UserStacks:
         return narrow_teb(self._image, thread.space, thread.teb or 0)
 
     def _limits(self, space: AddressSpace, teb: int) -> List[Tuple[int, int]]:
-        if not teb or not space.layer_name:
-            return []
+        return self._known[space, teb] if teb and space.layer_name else []
+
+    def _read(self, key: Tuple[AddressSpace, int]) -> List[Tuple[int, int]]:
+        space, teb = key
         memory = self._image.memory(space)
         tib = with_teb(self._image, space, teb)["_NT_TIB"]
         high, low = (memory.pointer(teb + tib.offset(name)) for name in ("StackBase", "StackLimit"))

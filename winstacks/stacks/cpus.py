@@ -32,6 +32,7 @@ from ..memory.decode.structure import Buffer, Structure
 from ..memory.image import Image
 from ..process.kernelstacks import KernelStackSegment
 from ..traps.state import TrapState, register_types
+from .decode.budget import WalkBudget
 from .decode.calls_x64 import Site
 from .decode.frames import (
     AnyRegisters,
@@ -117,11 +118,16 @@ class WalkStart(Generic[R]):
         self.interrupted = interrupted
 
     def walk(
-        self, walk_context: WalkContext, stacks: List[Range], traps: KnownTrapFrames, most_frames: int
+        self, walk_context: WalkContext, stacks: List[Range], traps: KnownTrapFrames, budget: WalkBudget
     ) -> StackWalk:
-        """Walks from this state, at most a number of frames; see `StackWalkers.walk`."""
+        """Walks from this state; see `StackWalkers.walk`.
+
+        Args:
+            budget: of all walks; the caller counts the frames
+        """
         walker = self.cpu.walker(walk_context, traps)
-        walker.most_frames, walker.refused = most_frames, walk_context.refused
+        walker.most_frames, walker.budget = budget.most_frames, budget
+        walker.refused = walk_context.refused
         return walker.walk(self.registers, self.interrupted, stacks)
 
     def keeping(self, border: UserTransition) -> WalkStart[R]:

@@ -25,7 +25,6 @@ from ..traps.decode.frame import CS_USER_32
 from ..traps.state import TrapContexts, TrapState
 from .cpus import NO_TRAPS, KnownTrapFrames, Range
 from .decode.frames import Frame, ReturnCandidate, StackWalk, UserTransition
-from .decode.shadow import proven_walk
 from .kernel import KernelWalk, KernelWalks
 from .walkers import StackWalkers
 
@@ -243,8 +242,7 @@ class StackLister:
             stacks = [own, *limits]
         walk = self._walkers.walk(space, start, stacks, traps)
         if shadow:
-            memory = self._walkers.memory(space)
-            walk = proven_walk(walk, shadow, lambda address: memory.number(address, 8))
+            walk = self._walkers.proven(space, walk, shadow)
         if older:
             walk = walk._replace(frames=tuple(frame._replace(sure=False) for frame in walk.frames))
         unlimited = None if known else StatusCode.STACK_LIMITS_UNKNOWN

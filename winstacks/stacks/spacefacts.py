@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import bisect
 from functools import cached_property
 from typing import List, Optional, Tuple
 
@@ -12,6 +13,7 @@ from volatility3.framework.layers import intel
 from ..columns.words import PDB
 from ..memory import bulk, pagetables
 from ..memory.decode.memo import Memo
+from ..memory.decode.memory import join
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..names.decode.grounds import is_first
@@ -108,16 +110,17 @@ class SpaceFacts:
         if isinstance(self._layer, intel.Intel):
             layer = self._layer
             return pagetables.may_execute(self._image.context, layer, bulk.masked(layer, address))
-        return self.is_mapped(address) is not False and not any(
-            low <= address < high for low, high in self._stacks
-        )
+        if self.is_mapped(address) is False:
+            return False
+        position = bisect.bisect_right(self._stacks, (address, _KERNEL_HALF << 1)) - 1
+        return position < 0 or address >= self._stacks[position][1]
 
     @cached_property
     def _stacks(self) -> List[Tuple[int, int]]:
-        """The stacks of all threads of the process."""
+        """The stacks of all threads of the process, sorted and disjoint."""
         if self._space.kernel:
             return []
         user_stacks = self._image.service(UserStacks)
         pids = None if self._space.pid is None else [self._space.pid]
         threads = Threads.list_threads(self._image, pids)
-        return [limits for thread in threads for limits in user_stacks.all_limits(thread)]
+        return join(limits for thread in threads for limits in user_stacks.all_limits(thread))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import bisect
 import functools
+import logging
 from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple, Union
 
 from volatility3.framework import exceptions
@@ -36,9 +37,13 @@ from .cpu_x64 import Cpu64
 from .cpu_x86 import Cpu86
 from .cpus import NO_TRAPS, AnyStart, KnownTrapFrames, Range, WalkContext
 from .decode import dispatchers_x86
-from .decode.frames import MAX_FRAMES, CodeImage, StackWalk
+from .decode.budget import WalkBudget
+from .decode.frames import CodeImage, StackWalk
 from .decode.functions_x86 import FollowBudget
+from .decode.shadow import proven_walk
 from .spacefacts import SpaceFacts
+
+vollog = logging.getLogger(__name__)
 
 AnyCpu = Union[Cpu64, Cpu86, CpuArm64]
 
@@ -51,11 +56,12 @@ _CPUS: Dict[Machine, Callable[[Image], AnyCpu]] = {
 MAX_CONTEXTS = 4
 """Number of address spaces whose modules are kept: threads are listed process by process."""
 
-FEW_FRAMES = 1024
-"""Frames that every walk may have."""
+_NOT_SCANNED = (
+    "Scans have read more bytes of stacks than the file has: the remaining stacks are not scanned, and "
+    "frames may be missing"
+)
 
-MAX_DEEP = 1 << 20
-"""Further frames that all walks in an image may have together: an image can map the same page often."""
+_SLOT = 8
 
 _CODE = 0x20000020
 """IMAGE_SCN_MEM_EXECUTE, IMAGE_SCN_CNT_CODE."""
@@ -83,9 +89,13 @@ class Cpus:
 
 def follow_budget(image: Image) -> FollowBudget:
     """Makes the service `image.service(follow_budget)`, for all walks of the image."""
+    return FollowBudget(_file_size(image))
+
+
+def _file_size(image: Image) -> int:
     layers = image.context.layers
     files = (layers[name] for name in layers if not layers[name].dependencies)
-    return FollowBudget(sum(int(layer.maximum_address) + 1 for layer in files))
+    return sum(int(layer.maximum_address) + 1 for layer in files)
 
 
 class StackWalkers:
@@ -95,14 +105,19 @@ class StackWalkers:
         self._image = image
         self._symbolizer = symbolizer
         self._contexts: Dict[Tuple[str, int], WalkContext] = {}
-        self._deep = MAX_DEEP
+        self._budget = WalkBudget(_file_size(image))
+        self._warned = False
         self.cpus = image.service(Cpus)
 
     def walk(
         self, space: AddressSpace, start: AnyStart, stacks: List[Range], traps: KnownTrapFrames = NO_TRAPS
     ) -> StackWalk:
-        """Walks from a register state."""
-        return self._counted(start.walk(self._walk_context(space), stacks, traps, self._most_frames))
+        """Walks from a register state.
+
+        Args:
+            stacks: limits of the stacks, empty if unknown
+        """
+        return self._counted(start.walk(self._walk_context(space), stacks, traps, self._budget))
 
     def find_stack(self, space: AddressSpace, sp: int) -> Optional[Range]:
         """Returns the limits of the private memory that holds a stack pointer, None if it may be no stack."""
@@ -119,16 +134,29 @@ class StackWalkers:
         """Walks a stack from the first return address that a scan finds."""
         cpu = self.cpus.for_machine(space.machine)
         walker = cpu.walker(self._walk_context(space), traps)
-        walker.most_frames = self._most_frames
+        walker.most_frames, walker.budget = self._budget.most_frames, self._budget
         return self._counted(walker.search(sp, reason, stacks))
 
-    @property
-    def _most_frames(self) -> int:
-        """Frames that the next walk may have."""
-        return min(MAX_FRAMES, FEW_FRAMES + self._deep)
+    def proven(self, space: AddressSpace, walk: StackWalk, shadow: Sequence[int]) -> StackWalk:
+        """Returns a walk with the frames that a shadow stack proves; see `proven_walk`."""
+        memory = self.memory(space)
+
+        def read_slot(address: int) -> Optional[int]:
+            self._budget.scanned -= _SLOT
+            return memory.number(address, _SLOT) if self._budget.scanned > 0 else None
+
+        most = max(self._budget.most_frames, len(walk.frames))
+        proven = proven_walk(walk, shadow, read_slot)
+        if len(proven.frames) > most:
+            proven = proven._replace(frames=proven.frames[:most], end=StatusCode.TOO_MANY_FRAMES)
+        self._budget.take(len(proven.frames) - len(walk.frames))
+        return proven
 
     def _counted(self, walk: StackWalk) -> StackWalk:
-        self._deep -= max(len(walk.frames) - FEW_FRAMES, 0)
+        self._budget.take(len(walk.frames))
+        if self._budget.scanned <= 0 and not self._warned:
+            self._warned = True
+            vollog.warning(_NOT_SCANNED)
         return walk
 
     def callback_return(

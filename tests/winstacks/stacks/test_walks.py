@@ -19,9 +19,9 @@ from winstacks.memory.image import Image
 from winstacks.names.symbolizer import Symbolizer
 from winstacks.process.spaces import AddressSpaces
 from winstacks.process.threads import Threads
-from winstacks.stacks import walkers
 from winstacks.stacks.cpu_x64 import Cpu64
 from winstacks.stacks.cpus import WalkStart
+from winstacks.stacks.decode import budget
 from winstacks.stacks.decode.registers import Registers
 from winstacks.stacks.kernel import KernelWalks
 from winstacks.stacks.lister import StackLister
@@ -99,8 +99,8 @@ def test_walks_of_both_kinds_have_the_frames_of_an_image_together(
     user = next(stack for stack in listed if stack.part == "user")
     top = user.frames[0]
     assert isinstance(top.registers, Registers) and len(user.frames) > 2
-    monkeypatch.setattr(walkers, "FEW_FRAMES", 1)
-    monkeypatch.setattr(walkers, "MAX_DEEP", 2)
+    monkeypatch.setattr(budget, "NEAR_FRAMES", 1)
+    monkeypatch.setattr(budget, "MAX_DEEP", 2)
     stack_walkers = StackWalkers(opened, Symbolizer(opened))
     searched = stack_walkers.search(space, top.sp, StatusCode.NO_SAVED_REGISTERS, [])
     assert len(searched.frames) > 1

@@ -27,8 +27,11 @@ WINDOW = 0x10000
 """Bytes of one read where structures lie side by side, such as the blocks of a heap."""
 
 MAX_WINDOW_BYTES = 1 << 26
-"""Bytes of windows that are kept: the pages of 16,384 threads. Above this all are dropped, and read again on
+"""Bytes of windows that are kept: the pages of 15,000 threads. Above this all are dropped, and read again on
 demand."""
+
+_EMPTY_WINDOW = 256
+"""Bytes that a window takes besides its content: absent pages are asked for as often as others."""
 
 MAX_STRING = 0x1000
 
@@ -46,14 +49,19 @@ class ReadWindows:
         self.size = size
         self.most = MAX_WINDOW_BYTES // size
         self._windows: Dict[int, Extents] = {}
+        self._kept = 0
 
     def get(self, number: int) -> Extents:
         """Returns the present bytes of a window."""
         extents = self._windows.get(number)
         if extents is None:
-            if len(self._windows) >= self.most:
+            extents = self.reader(number * self.size, self.size)
+            size = _EMPTY_WINDOW + sum(len(data) for _, data in extents.runs)
+            if self._kept + size > MAX_WINDOW_BYTES:
                 self._windows.clear()
-            extents = self._windows[number] = self.reader(number * self.size, self.size)
+                self._kept = 0
+            self._kept += size
+            self._windows[number] = extents
         return extents
 
 

@@ -15,6 +15,7 @@ from typing import Dict, Generic, List, NamedTuple, Optional, Protocol, Tuple, T
 
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.statuscodes import StatusCode
+from .budget import WalkBudget
 from .frames import MAX_SCANNED, Frame, ReturnCandidate, StackRanges, UnwindError
 from .registers import Registers, Registers32
 from .registers_arm64 import RegistersArm64
@@ -46,6 +47,7 @@ class Stepping(Protocol[R]):
     """The parts of a walker that a scan needs; `walk` has their meaning."""
 
     slot_size: int
+    budget: WalkBudget
 
     def is_first(self, address: int) -> bool: ...
 
@@ -192,7 +194,7 @@ class Scan(Generic[R]):
         """Reads the slots of a part of the stack; returns the address up to which they were read."""
         walker, size = self._walker, self._walker.slot_size
         slot = start
-        while slot < end and self._left_ahead > 0 and len(self._found) < MAX_CANDIDATES:
+        while slot < end and self._may_read and len(self._found) < MAX_CANDIDATES:
             count = min(end - slot, PAGE_SIZE - slot % PAGE_SIZE) // size
             values = walker.read_slots(slot, count)
             if values is None:
@@ -209,4 +211,9 @@ class Scan(Generic[R]):
                 if step is not None and step.trap:
                     return slot
             self._left_ahead -= len(values) * size
+            walker.budget.scanned -= len(values) * size
         return slot
+
+    @property
+    def _may_read(self) -> bool:
+        return self._left_ahead > 0 and self._walker.budget.scanned > 0

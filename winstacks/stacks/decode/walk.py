@@ -13,6 +13,7 @@ from ...memory.decode.memory import ReadMemory
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.unwindinfo import Bytes
+from .budget import UNLIMITED, WalkBudget
 from .frames import (
     LONGEST_CALL,
     MAX_FRAMES,
@@ -84,6 +85,7 @@ class Walker(abc.ABC, Generic[R]):
         self._read = read
         self._may_execute = may_execute
         self._surroundings = surroundings
+        self.budget = WalkBudget(UNLIMITED)
         self._verdicts: Dict[int, bool] = {}
         self._stacks = StackRanges(())
 
@@ -351,8 +353,8 @@ class _Walk(Generic[R]):
                 StatusCode.STACK_UNREADABLE if self._weighed.unreadable else reason
             )
         limit, size = self._stacks.limit(sp), self._walker.slot_size
-        slot = sp + -sp % size
-        while limit is not None and slot + size <= limit and self._scannable > 0:
+        slot, budget = sp + -sp % size, self._walker.budget
+        while limit is not None and slot + size <= limit and self._scannable > 0 and budget.scanned > 0:
             value = self._walker.read_stack(slot)
             if value is None:
                 return StatusCode.STACK_UNREADABLE
@@ -363,4 +365,5 @@ class _Walk(Generic[R]):
                 self._absent[slot] = ReturnCandidate(value, slot, True)
             slot += size
             self._scannable -= size
+            budget.scanned -= size
         return reason

@@ -135,18 +135,28 @@ def test_a_read_across_many_windows_is_one() -> None:
     assert reader.starts == [PAGE_SIZE - 2]
 
 
-def test_what_is_kept_is_bounded() -> None:
+def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memories, "MAX_WINDOW_BYTES", 8 * WINDOW)
     reader = Counted()
-
-    def read(start: int, length: int) -> Extents:
-        reader(start, 1)
-        return Extents([(start, bytes(16))])
-
-    memory = Memory(ReadWindows(read, WINDOW), 8)
-    for number in range(memories.MAX_WINDOW_BYTES // WINDOW + 1):
+    memory = Memory(ReadWindows(reader, WINDOW), 8)
+    for number in range(9):
         assert memory.read(number * WINDOW, 16) is not None
     assert memory.read(0, 16) is not None
     assert reader.starts.count(0) == 2
+
+
+def test_absent_pages_are_asked_for_once() -> None:
+    """They take no room: a dump may have more threads than windows are kept, and lack their TEBs."""
+    starts: List[int] = []
+
+    def read(start: int, length: int) -> Extents:
+        starts.append(start)
+        return Extents(())
+
+    memory, pages = Memory(ReadWindows(read), 8), range(0, 20_000 * PAGE_SIZE, PAGE_SIZE)
+    for _ in range(3):
+        assert not any(memory.read(page, 8) for page in pages)
+    assert starts == list(pages)
 
 
 def test_what_is_held_is_read_once() -> None:
