@@ -65,7 +65,7 @@ class TraceReport(CheckingCommand):
         waiting = waits_part(self._waits.rows(), self._waits.chains, held)
         facts = gather(self.image, self.totals, self._warnings, self.option("sha256"))
         paths = [file.shown for file in self.image.service(identity).files]
-        title = htmlpage.page_title("report on its stacks", paths, facts.computer_name)
+        title = htmlpage.page_title("report on its stacks", paths, facts["ComputerName"])
         written = graph.write(
             self.plugin, "tracereport.html", htmlpage.page(title, report.data(facts, found, waiting, _made()))
         )

@@ -14,7 +14,7 @@ from ..columns.words import KINDS, THREAD_KINDS
 from ..memory.decode.memo import Memo
 from ..memory.image import AddressSpace
 from ..stacklist.frames import MAX_FRAMES, NamedFrame
-from ..stacklist.imagefacts import ImageFacts, Totals, Warnings, gather
+from ..stacklist.imagefacts import Facts, Totals, Warnings, gather
 from ..stacklist.stack import StackFilter, StackRecord
 from ..stacklist.tables import FRAME, FlatTables, Values, image_values, json_line
 from ..stacklist.threadwaits import ThreadWaits, WaitRow
@@ -148,7 +148,7 @@ class FlatCommand(Command[StackRecord, StackRecord]):
         with self.warnings:
             yield from super().generate()
 
-    def facts(self) -> ImageFacts:
+    def facts(self) -> Facts:
         """Returns the identity of the image, and the counts and warnings of reading its stacks."""
         return gather(self.image, self.totals, self.warnings, self.option("sha256"))
 
@@ -278,7 +278,7 @@ class FlatDump:
         self._write("traces", [json_line(TRACES, self._tables.trace(stack))])
         self._write("traceframes", self._tables.frame_lines(stack))
 
-    def finish(self, waits: Iterable[WaitRow], facts: ImageFacts) -> Iterator[Row]:
+    def finish(self, waits: Iterable[WaitRow], facts: Facts) -> Iterator[Row]:
         """Writes the waits and the facts of the image, closes the files, and yields a row for each file."""
         self._write("tracewaits", [json_line(WAITS, self._tables.wait(row)) for row in waits])
         self._write("traceimage", [json_line(IMAGE, image_values(facts))])
