@@ -22,7 +22,7 @@ from ..minidump.processdump import ProcessDump
 from ..options import DUMP_FORMATS
 from ..process.processlist import ProcessList
 from ..process.threads import Process, processes
-from ..rows import graph, minidump
+from ..rows import minidump, requested
 from ..rows.command import Command
 from ..rows.entries import ShownEntry
 from ..rows.grid import Cells, Grid, Row
@@ -136,5 +136,5 @@ class MiniDump(Command[Process, Process]):
 
     def run(self) -> interfaces.renderers.TreeGrid:
         """Returns the grid; ends if --format is invalid."""
-        graph.chosen("format", [self._format], DUMP_FORMATS)
+        requested.check_words("format", [self._format], DUMP_FORMATS)
         return super().run()

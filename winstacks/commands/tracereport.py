@@ -30,6 +30,7 @@ class TraceReport(CheckingCommand):
     """The work of `windows.tracereport`."""
 
     grid = graph.GRID
+    doing = "Reading and checking"
 
     def __init__(self, plugin: interfaces.plugins.PluginInterface) -> None:
         super().__init__(plugin)
@@ -46,9 +47,6 @@ class TraceReport(CheckingCommand):
     def divides(self) -> bool:
         # A chain of waits can lead through any process: it needs the threads of all of them.
         return False
-
-    def describe(self, step: StackRecord) -> str:
-        return f"Reading and checking the stacks of kind {step.kind} of process {step.space.pid_text}"
 
     def items(self, step: StackRecord) -> Iterable[StackRecord]:
         self._report.add(step)

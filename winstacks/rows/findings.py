@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Collection, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
-from volatility3.framework import exceptions, interfaces
+from volatility3.framework import interfaces
 
 from ..columns.commands import for_input
 from ..findings.finding import Check, Finding, brief_evidence
@@ -21,7 +21,7 @@ from ..stacklist.imagefacts import identity
 from . import briefgrid
 from .grid import NOT_APPLICABLE, Grid, Hex, Row, or_not_applicable, or_unreadable
 from .nextcommand import next_command
-from .requested import input_kind
+from .requested import check_words, input_kind
 
 FINDINGS = Grid.for_plugin("tracefindings")
 _NOT_CHECKED = FINDINGS.maker("ImageId", "Finding", "Evidence", "Technique", "Status")
@@ -207,7 +207,7 @@ def chosen(
         RenderException: a word does not exist
     """
     words = tuple(plugin.config.get(option) or ())
-    _check_known(option, words, choices)
+    check_words(option, words, choices)
     return words
 
 
@@ -220,17 +220,8 @@ def severities(plugin: interfaces.plugins.PluginInterface) -> Tuple[str, ...]:
     least = plugin.config.get("severity")
     if least is None:
         return SEVERITIES
-    _check_known("severity", [least], SEVERITIES)
+    check_words("severity", [least], SEVERITIES)
     return SEVERITIES[: SEVERITIES.index(least) + 1]
-
-
-def _check_known(option: str, words: Iterable[str], choices: Collection[str]) -> None:
-    unknown = [word for word in words if word not in choices]
-    if unknown:
-        listed = ", ".join(choices)
-        raise exceptions.RenderException(
-            f"--{option}: unknown value {', '.join(unknown)}; choose from {listed}"
-        )
 
 
 def explained(name: str, plugin: interfaces.plugins.PluginInterface) -> interfaces.renderers.TreeGrid:
@@ -242,7 +233,7 @@ def explained(name: str, plugin: interfaces.plugins.PluginInterface) -> interfac
     Raises:
         RenderException: the check does not exist
     """
-    _check_known("explain", [name], CHECKS)
+    check_words("explain", [name], CHECKS)
     columns = [("Finding", str), ("What", str), ("Explanation", str)]
     rows = _explanation(check_named(name), input_kind(plugin))
     return briefgrid.tree(columns, [column for column, _ in columns], rows)
