@@ -116,9 +116,7 @@ class Info(Command[Stream, Stream]):
         lister = StackLister(self.image, self.symbolizer)
         for thread in Threads.list_threads(self.image, tids=[found.ThreadId]):
             for stack in lister.thread_stacks(thread._replace(contexts=(met,))):
-                named = [
-                    self.frames_of(stack.space).frame(frame.address, frame.returns) for frame in stack.frames
-                ]
+                named = self.frames_of(stack.space).name_walked(stack.frames)
                 yield from dumps.stack(found.ThreadId, stack, named, self.printer)
 
     @cached_property

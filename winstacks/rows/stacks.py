@@ -84,9 +84,8 @@ class CallStackRows:
         numbers = [*range(first), *range(begin, begin + len(captured.frames))]
         cut = left_out(len(numbers))
         numbers = [numbers[place] for place in shown_numbers(len(numbers))]
-        names = self._named.for_space(stack.space)
         frames = [stack.frames[number] for number in numbers]
-        named = [names.frame(frame.address, frame.returns) for frame in frames]
+        named = self._named.for_space(stack.space).name_walked(frames)
         # After a guess among the skipped frames the numbers of the following frames are uncertain.
         guessed = not all(map(_is_sure, stack.frames[first : begin + len(captured.frames)]))
         unsure = StatusCode.HASH_UNSURE if guessed and captured.frames else None
@@ -130,8 +129,7 @@ class CallStackRows:
         pid, process, tid, arch, part = key
         start, mask, printer = self._frame, self._machine.address_mask, self._printer
         for number, frame, named in zip(shown.numbers, frames, shown.named):
-            cells = printer[named] if frame.sure else printer.guess(named)
-            where, symbol, source, backing, row_status = cells
+            where, symbol, source, backing, row_status = printer.walked(named, frame)
             sp, how = Hex(frame.sp & mask), frame.how
             row = start(
                 pid, process, tid, arch, part, number, sp, where, symbol, source, backing, how, row_status

@@ -26,6 +26,7 @@ from ..names.places import FUZZY
 from ..names.symbolizer import AddressNamer, Name, Symbolizer
 from ..names.usermodules import vad_at
 from ..process.presentcode import CodeHere, PresentCode
+from ..stacks.decode.frames import Frame
 from ..tracedb.decode.recorded import RecordedStack
 from .decode import keys
 from .decode.keys import KeyPart
@@ -278,6 +279,10 @@ class SpaceFrames:
     def name_recorded(self, stack: RecordedStack) -> List[NamedFrame]:
         """Returns the frames of a recorded stack, innermost first."""
         return self.stack(stack.frames, stack.freed)
+
+    def name_walked(self, frames: Iterable[Frame]) -> List[NamedFrame]:
+        """Returns the frames of a walked stack, innermost first."""
+        return [self.frame(frame.address, frame.returns) for frame in frames]
 
     def frame(self, address: Optional[int], returns: bool = True) -> NamedFrame:
         """Returns one frame.

@@ -333,8 +333,7 @@ class ThreadStacks:
         """
         thread, kind = stack.thread, stack.part.split()[0]
         addresses = stack.return_addresses
-        looked_up = self._frames.for_space(stack.space)
-        frames = [looked_up.frame(frame.address, frame.returns) for frame in stack.frames]
+        frames = self._frames.for_space(stack.space).name_walked(stack.frames)
         first = len(stack.frames) - len(addresses)
         unsure = any(not frame.sure for frame in stack.frames)
         hash_unsure = any(not frame.sure for frame in stack.frames[first:])
