@@ -106,13 +106,7 @@ class RecordedStacks:
         missing = self._counted(database, opened) - indexed
         if missing > 0 and opened is not None and _is_unread(opened):
             database_status = status(StatusItem(StatusCode.TRACES_UNREADABLE, missing))
-            yield gap(
-                database.kind,
-                distinct.gap(database.kind, database.space, database_status, database.address),
-                database.space,
-                database_status,
-                database.address,
-            )
+            yield distinct.lost(database.kind, database.space, database_status, database.address)
 
     @staticmethod
     def _counted(database: Database, opened: Optional[Opened]) -> int:
@@ -205,7 +199,7 @@ class RecordedStacks:
         distinct = Distinct()
         for lock in self._locks.list_created(space):
             if isinstance(lock, Gap):
-                yield gap(LOCK, distinct.gap(LOCK, space, lock.status), space, lock.status)
+                yield distinct.lost(LOCK, space, lock.status)
             elif lock.back_trace_index != 0 or lock.creator_address:
                 yield self._lock(space, lock, distinct)
 
@@ -241,8 +235,7 @@ class RecordedStacks:
             distinct, newer = Distinct(), 0
             for event in handles.list_events(space):
                 if isinstance(event, Gap):
-                    key = distinct.gap(HANDLE, space, event.status, 0, newer)
-                    yield gap(HANDLE, key, space, event.status)
+                    yield distinct.lost(HANDLE, space, event.status, 0, newer)
                 else:
                     newer = event.sequence or newer
                     yield self._handle(event, acting.space_of(event), distinct)
@@ -279,8 +272,7 @@ class RecordedStacks:
                 last, times[body] = body, times.get(body, 0) + 1
                 distinct = Distinct(times[body]) if body else of_none
             if isinstance(event, Gap):
-                key = distinct.gap(OBJECT, self._kernel, event.status)
-                yield gap(OBJECT, key, self._kernel, event.status)
+                yield distinct.lost(OBJECT, self._kernel, event.status)
             else:
                 yield self._object(event, body, distinct)
 

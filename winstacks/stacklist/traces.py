@@ -35,7 +35,7 @@ from .frames import NamedFrames
 from .imagefacts import Totals
 from .recorded import RecordedStacks
 from .shown import left_out
-from .stack import Distinct, StackFilter, StackRecord, gap
+from .stack import Distinct, StackFilter, StackRecord
 
 EVERYTHING = StackFilter()
 
@@ -115,8 +115,7 @@ class StackCollector:
         """Yields the rows of a portion that was not read to its end."""
         for kind in portion.kinds:
             if stack_filter.has(kind):
-                space, reason = portion.space, status(StatusCode.WORKER_ENDED)
-                stack = gap(kind, Distinct().gap(kind, space, reason), space, reason)
+                stack = Distinct().lost(kind, portion.space, status(StatusCode.WORKER_ENDED))
                 StackCollector._count(stack, totals)
                 yield stack
 
@@ -181,14 +180,14 @@ class StackCollector:
     def _of_threads(
         self, stack_filter: StackFilter, threads: ThreadStacks, listed: Iterable[Thread], totals: Totals
     ) -> Iterator[StackRecord]:
-        lost = Distinct()
+        distinct = Distinct()
         unread: Optional[AddressSpace] = None
         for thread in listed:
             if thread.space != unread and thread.wow64 is None and self._image.machine is Machine.AMD64:
                 unread = thread.space
                 if has_status(unread.remark, StatusCode.PROCESS_UNREADABLE):
                     # Whether the process has a 32-bit half is unknown, too.
-                    yield gap(WOW64, lost.gap(WOW64, unread, unread.remark), unread, unread.remark)
+                    yield distinct.lost(WOW64, unread, unread.remark)
             totals.threads += thread.ethread != 0 or thread.tid is not None
             totals.newest.add_thread(thread)
             yield from self._counted(
@@ -289,8 +288,7 @@ class ThreadStacks:
             halves.append((WOW64, space))
         halves += [(WOW64, thread.wow64)] if thread.wow64 is not None else []
         for kind, half in (*((kind, space) for kind in kinds), *halves):
-            key = self._distinct.gap(kind, half, thread.status, thread.ethread)
-            row = gap(kind, key, half, thread.status, thread.ethread or None)
+            row = self._distinct.lost(kind, half, thread.status, thread.ethread)
             yield row._replace(thread=thread if thread.ethread else None, tid=thread.tid)
 
     def _flat(self, stack: CallStack, distinct: Distinct, piece: str, place: int) -> StackRecord:
