@@ -38,7 +38,7 @@ _FIGURES = ("CommittedMemory", "ReservedMemory", "Lookups", "BackTraces")
 
 
 class TraceRows:
-    """Makes the rows of the traces of a database, of which there may be a hundred thousand."""
+    """Makes the rows of the traces of a database. There may be a hundred thousand."""
 
     def __init__(self, database: Database, names: SpaceFrames, printer: FramePrinter) -> None:
         space = database.space

@@ -282,7 +282,7 @@ class Distinct:
     def lost(
         self, kind: str, space: AddressSpace, gap_status: Status, owner: int = 0, *numbers: int
     ) -> StackRecord:
-        """Returns a row for stacks that cannot be listed; the arguments are those of `gap`."""
+        """Returns a row for stacks that cannot be listed; `gap` has the same arguments."""
         key = self.gap(kind, space, gap_status, owner, *numbers)
         return gap(kind, key, space, gap_status, owner or None)
 
