@@ -101,11 +101,11 @@ class ImageTables:
         files.write_rows(IMAGE, [image_values(facts)])
         return {
             "tables": files.close(),
-            "files": json.loads(facts.files),
+            "files": json.loads(facts["Files"]),
             "warnings": warnings.count,
             "texts": warnings.texts,
-            "truncated": facts.completeness == TRUNCATED if facts.completeness else facts.truncated,
-            "missing_share": facts.missing_share,
+            "truncated": facts["Completeness"] == TRUNCATED if facts["Completeness"] else facts["Truncated"],
+            "missing_share": facts["MissingShare"],
         }
 
     def _trap_frames(self, symbolizer: Symbolizer) -> Iterator[list[object]]:

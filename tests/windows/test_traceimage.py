@@ -29,7 +29,8 @@ from winstacks.columns import dictionary, tables, words
 from winstacks.memory.decode.status import text
 from winstacks.process.spaces import AddressSpaces
 from winstacks.stacklist import imagefacts
-from winstacks.stacklist.imagefacts import ImageFacts
+from winstacks.stacklist.crash import Crash
+from winstacks.stacklist.stack import StackRecord
 
 ALL = ("xp-x86", "win7-x86", "win10-x86", "2003-x64", "win7-x64", "win10-x64", "win11-x64")
 HOUR = 36_000_000_000
@@ -67,9 +68,11 @@ def test_the_columns_are_those_of_the_schema(sampled: Opened) -> None:
     ]
 
 
-def test_the_fields_are_the_columns() -> None:
-    names = [column.name.replace("NtBuildLab", "BuildLab").lower() for column in tables.IMAGE]
-    assert [field.replace("_", "") for field in ImageFacts._fields] == names
+def test_the_facts_are_the_columns(sampled: Opened) -> None:
+    facts = imagefacts.gather(sampled.image, imagefacts.Totals(), imagefacts.Warnings())
+    stack = StackRecord("user", "key", sampled.image.kernel, None, None, (), ())
+    of_crash = imagefacts._crash_facts(Crash(True, 0xD1, (1, 2, 3, 4), stack))
+    assert list({**facts, **of_crash}) == [column.name for column in tables.IMAGE]
 
 
 @pytest.mark.parametrize("name", ALL)

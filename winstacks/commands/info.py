@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import cached_property
-from typing import Iterator, List, Optional, Sequence
+from typing import Iterable, Iterator, List, Optional, Sequence
 
 from volatility3.framework import interfaces
 
@@ -22,12 +23,13 @@ from ..minidump.process import process_name
 from ..options import DUMP, DUMP_LISTS
 from ..process.spaces import AddressSpaces
 from ..process.threads import Threads
+from ..rows import dumps, requested
 from ..rows import plugin as plugins
-from ..rows import requested
 from ..rows.command import Command
-from ..rows.dumps import GRID, DumpRows
+from ..rows.dumplists import DumpEntry
+from ..rows.dumps import GRID, DumpEntries
 from ..rows.grid import Row
-from ..rows.smalldumps import SmallDumpRows
+from ..rows.smalldumps import SmallDumpEntries
 from ..rows.whathappened import WhatHappened
 from ..stacklist.crash import Crash, crash_of
 from ..stacklist.frames import NamedFrame
@@ -62,11 +64,14 @@ class Info(Command[Stream, Stream]):
         return True
 
     @cached_property
-    def _rows(self) -> DumpRows:
-        pid, process = process_name(self._dump)
+    def _entries(self) -> DumpEntries:
+        return DumpEntries(self._dump, {name for name in DUMP_LISTS if self.option(name)})
+
+    def _printed(self, entries: Iterable[DumpEntry]) -> Iterator[Row]:
+        """Returns the rows of entries, which belong to the process of the dump."""
         if self._readable:
-            pid, process = self._native.pid, self._native.known_name
-        return DumpRows(self._dump, pid, process, {name for name in DUMP_LISTS if self.option(name)})
+            return dumps.rows(self._native.pid, self._native.known_name, entries)
+        return dumps.rows(*process_name(self._dump), entries)
 
     def run(self) -> interfaces.renderers.TreeGrid:
         if self._readable:
@@ -81,9 +86,9 @@ class Info(Command[Stream, Stream]):
         except (UnsupportedMachineError, OtherSystemError) as error:
             self.log.warning(str(error))
         _, memory_status = opened.memory(self._dump)
-        yield from self._rows.header(memory_status)
+        yield from self._printed(self._entries.header(memory_status))
         for stream in self._dump.streams:
-            yield from self._rows.stream(stream)
+            yield from self._printed(self._entries.stream(stream))
 
     def steps(self) -> List[Stream]:
         return list(self._dump.streams)
@@ -98,11 +103,11 @@ class Info(Command[Stream, Stream]):
         return (step,)
 
     def rows(self, item: Stream, frames: Sequence[NamedFrame]) -> Iterator[Row]:
-        yield from self._rows.stream(item)
+        yield from self._printed(self._entries.stream(item))
         if item is self._dump.stream(item.StreamType) and item.name == "ExceptionStream":
-            yield from self._exception()
+            yield from self._printed(self._exception())
 
-    def _exception(self) -> Iterator[Row]:
+    def _exception(self) -> Iterator[DumpEntry]:
         """Yields the stack of the exception, walked from the registers at which it occurred."""
         found = exception_stream(self._dump)
         met = ExceptionContext(self.image, self._dump).saved()
@@ -111,10 +116,8 @@ class Info(Command[Stream, Stream]):
         lister = StackLister(self.image, self.symbolizer)
         for thread in Threads.list_threads(self.image, tids=[found.ThreadId]):
             for stack in lister.thread_stacks(thread._replace(contexts=(met,))):
-                named = [
-                    self.frames_of(stack.space).frame(frame.address, frame.returns) for frame in stack.frames
-                ]
-                yield from self._rows.stack(found.ThreadId, stack, named, self.printer)
+                named = self.frames_of(stack.space).name_walked(stack.frames)
+                yield from dumps.stack(found.ThreadId, stack, named, self.printer)
 
     @cached_property
     def _crash(self) -> Optional[Crash]:
@@ -124,18 +127,13 @@ class Info(Command[Stream, Stream]):
         return crash_of(self.image.service(machine_facts).input(), stack)
 
     def generate(self) -> Iterator[Row]:
-        if self.image.threads_only:
-            small = smalldump.dump_of(self.plugin.context, self.config[DUMP])
-            if self.option("brief"):
-                lacks, blamed = smalldump.lacks(small), broken_driver(small) or ""
-                yield from WhatHappened(self.image, self._native, self._crash, lacks, blamed).rows()
-            else:
-                yield from SmallDumpRows(self.image, small, self._native, self._crash).rows()
-            return
+        small = smalldump.dump_of(self.plugin.context, self.config[DUMP]) if self.image.threads_only else None
         if self.option("brief"):
-            lacks = opened.lacks(self._dump)
-            yield from WhatHappened(self.image, self._native, self._crash, lacks).rows()
-            return
+            lacks = opened.lacks(self._dump) if small is None else smalldump.lacks(small)
+            blamed = "" if small is None else broken_driver(small) or ""
+            what = WhatHappened(self.image, self._native, self._crash, lacks, blamed)
+            return self._printed(what.entries())
+        if small is not None:
+            return self._printed(SmallDumpEntries(self.image, small, self._crash).entries())
         _, memory_status = opened.memory(self._dump)
-        yield from self._rows.header(memory_status)
-        yield from super().generate()
+        return itertools.chain(self._printed(self._entries.header(memory_status)), super().generate())

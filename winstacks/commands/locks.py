@@ -119,10 +119,8 @@ class Locks(Command[AddressSpace, Lock]):
 
     def _waiting(self, lock: Lock, key: Dict[str, object], waiter: Any) -> Iterator[Row]:
         """Yields the row of a waiting thread, and below it the rows of its stack, innermost frame first."""
-        thread, stack, fold = waiter.wait.thread, waiter.wait.stack, self.option("fold")
-        walked = () if stack is None else stack.frames
-        names = self.frames_of(thread.space if stack is None else stack.space)
-        frames = [names.frame(frame.address, frame.returns) for frame in walked]
+        thread, stack = waiter.wait.thread, waiter.wait.stack
+        frames = [] if stack is None else self.frames_of(stack.space).name_walked(stack.frames)
         evidence = "; ".join(filter(None, (KNOWN[waiter.awaited.known], waiter.awaited.evidence)))
         cells = {
             **key,
@@ -131,13 +129,14 @@ class Locks(Command[AddressSpace, Lock]):
             # In --brief the texts of many waiting threads would hide the sentence of a deadlock.
             "Evidence": None if self.option("brief") else evidence,
         }
-        entry = ShownEntry(lock.space, waiter.status, cells)
-        row = self.entries.cells(entry, stack=folded(frames, fold, self.printer.mask))
+        stack_cell = folded(frames, self.option("fold"), self.printer.mask)
+        row = self.entries.cells(ShownEntry(lock.space, waiter.status, cells), stack=stack_cell)
         yield 1, row
-        pid, tid = or_unreadable(thread.space.pid), or_unreadable(thread.tid)
-        for number, named in enumerate(() if fold else frames):
-            frame = self.printer[named] if walked[number].sure else self.printer.guess(named)
-            yield 2, _WAITER_FRAME(*self.entries.key_of(row), pid, tid, number, *frame)
+        if stack is None or self.option("fold"):
+            return
+        own = *self.entries.key_of(row), or_unreadable(thread.space.pid), or_unreadable(thread.tid)
+        for number, frame in enumerate(map(self.printer.walked, frames, stack.frames)):
+            yield 2, _WAITER_FRAME(*own, number, *frame)
 
     def _dump(self, space: AddressSpace, locks: List[Listed]) -> str:
         """Writes RTL_PROCESS_LOCKS if they are requested; returns the name of the file."""

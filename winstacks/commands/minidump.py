@@ -8,21 +8,23 @@ import datetime
 import itertools
 import shlex
 import sys
-from typing import Iterable, Iterator, List, Optional, Sequence
+from typing import Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from volatility3.framework import constants, interfaces
 
 from .. import VERSION
 from ..memory.decode.machine import Machine
-from ..memory.decode.status import Part, status
+from ..memory.decode.status import Part, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import moment, printable
 from ..memory.image import AddressSpace
 from ..minidump.processdump import ProcessDump
+from ..minidump.threadrecords import ThreadRecord
 from ..options import DUMP_FORMATS
 from ..process.processlist import ProcessList
+from ..process.thread import Thread
 from ..process.threads import Process, processes
-from ..rows import graph, minidump
+from ..rows import requested
 from ..rows.command import Command
 from ..rows.entries import ShownEntry
 from ..rows.grid import Cells, Grid, Row
@@ -83,7 +85,7 @@ class MiniDump(Command[Process, Process]):
         offset = self.config.get("offset")
         dump = ProcessDump(self.image, self.symbolizer, item, machine, self._custody(item), offset)
         written = self._write(dump, half) if self.option("dump") else DISABLED
-        for depth, entry in minidump.process(dump, half, written):
+        for depth, entry in _entries(dump, half, written):
             yield depth, self.entries.cells(entry)
 
     def _not_dumped(self, space: AddressSpace, why: Part) -> Cells:
@@ -136,5 +138,40 @@ class MiniDump(Command[Process, Process]):
 
     def run(self) -> interfaces.renderers.TreeGrid:
         """Returns the grid; ends if --format is invalid."""
-        graph.chosen("format", [self._format], DUMP_FORMATS)
+        requested.check_words("format", [self._format], DUMP_FORMATS)
         return super().run()
+
+
+def _entries(dump: ProcessDump, space: AddressSpace, file_output: str) -> Iterator[Tuple[int, ShownEntry]]:
+    """Yields the entries of a dump, each with its depth.
+
+    Args:
+        dump: the dump; all of its memory was read if a file was written
+    """
+    failed = StatusCode.NOT_WRITTEN if file_output == FAILED else None
+    cells = {"Member": "bytes of memory", "Value": str(dump.memory.size), "File output": file_output}
+    yield 0, ShownEntry(space, status(dump.status, failed), cells)
+    for stream in dump.streams:
+        yield 1, ShownEntry(space, stream.status, {"Member": stream.name, "Value": str(stream.entries)})
+        if stream.name == "ThreadListStream":
+            for thread, record in dump.threads:
+                yield 2, _of_thread(space, thread, record)
+        for member, count in dump.lost.names_of(stream.name):
+            zero = status(StatusItem(StatusCode.ZERO_FOR_UNKNOWN, count))
+            yield 2, ShownEntry(space, zero, {"Member": member, "Value": None})
+
+
+def _of_thread(space: AddressSpace, thread: Thread, record: Optional[ThreadRecord]) -> ShownEntry:
+    """Returns the entry of a thread."""
+    if record is None:
+        cells = {"TID": thread.tid, "Member": "MINIDUMP_THREAD", "Value": None}
+        return ShownEntry(space, thread.status, cells)
+    state = record.states[0]
+    cells = {
+        "TID": thread.tid,
+        "Member": "ContextFlags",
+        "Value": None if record.flags is None else f"{record.flags:#x}",
+        "Unsure": " ".join(state.unsure),
+        "NotSaved": " ".join(state.unknown),
+    }
+    return ShownEntry(space, record.status, cells)

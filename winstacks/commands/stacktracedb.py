@@ -5,29 +5,89 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Iterable, Iterator, List, Sequence, Union
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Union
 
-from ..memory.decode.status import status
+from ..columns.words import HEAPLOG
+from ..memory.decode.status import Status, status, text
 from ..memory.image import AddressSpace
 from ..process import globalflag
+from ..process.decode import globalflags
 from ..rows.command import Command
-from ..rows.grid import Row
+from ..rows.entries import SPACE, ShownEntry
+from ..rows.frames import FramePrinter, folded, unbacked
+from ..rows.grid import NOT_APPLICABLE, UNPARSABLE, UNREADABLE, Cells, Grid, Hex, Row, or_unreadable
 from ..rows.plugin import DISABLED, FAILED, write_file
-from ..rows.traces import TRACES, TraceRows, missing
-from ..stacklist.frames import NamedFrame
+from ..stacklist.frames import NamedFrame, SpaceFrames
 from ..stacklist.machine import machine_facts
 from ..tracedb.decode import backtraces
+from ..tracedb.decode import status as tracestatus
 from ..tracedb.decode.anomalies import Trace
 from ..tracedb.decode.database import StdDatabase
+from ..tracedb.decode.header import Header
 from ..tracedb.decode.heaplog import HeapLog
 from ..tracedb.gap import Gap, gap
 from ..tracedb.model import Database
+
+GRID = Grid.for_plugin("stacktracedb")
+
+_ENTRY = (*SPACE, "Database", "Index", "EntryAddress")
+_TRACE = GRID.maker(*_ENTRY, "Count", "Depth", "Status", "BackTraceHash", "Stack", "Unbacked")
+_FRAMES = GRID.frames_maker(*_ENTRY)
+_FIGURES = ("CommittedMemory", "ReservedMemory", "Lookups", "BackTraces")
+"""The columns of a database's header, computed as Windows does."""
+
+
+class TraceRows:
+    """Makes the rows of the traces of a database. There may be a hundred thousand."""
+
+    def __init__(self, database: Database, names: SpaceFrames, printer: FramePrinter) -> None:
+        space = database.space
+        self.names = names
+        self._printer = printer
+        self._no_count = NOT_APPLICABLE if database.kind == HEAPLOG else UNREADABLE
+        process = or_unreadable(space.pid), or_unreadable(space.known_name)
+        self._key: Cells = (*process, space.arch, self._hex(database.address))
+
+    def folded(self, trace: Trace) -> Cells:
+        """Returns the row of a back trace with its frames in the column Stack."""
+        frames = self.names.stack(trace.frames, bool(trace.status & tracestatus.FREED))
+        return self._trace(trace, self._hex(trace.address), frames, folded(frames, mask=self._printer.mask))
+
+    def unfolded(self, trace: Trace) -> Iterator[Row]:
+        """Returns the rows of a back trace and of its frames below it."""
+        frames = self.names.stack(trace.frames, bool(trace.status & tracestatus.FREED))
+        entry = self._hex(trace.address)
+        pid, process, arch, database = self._key
+        index, below = trace.trace_index or NOT_APPLICABLE, map(self._printer.__getitem__, frames)
+        rows = _FRAMES(pid, process, arch, database, index, entry, below)
+        return itertools.chain(((0, self._trace(trace, entry, frames, NOT_APPLICABLE)),), rows)
+
+    def _trace(self, trace: Trace, entry: Hex, frames: List[NamedFrame], stack: object) -> Cells:
+        index, _, count, depth, total, _, _, flags = trace
+        pid, process, arch, database = self._key
+        return _TRACE(
+            pid,
+            process,
+            arch,
+            database,
+            index or NOT_APPLICABLE,
+            entry,
+            self._no_count if count is None else count,
+            UNREADABLE if depth is None else depth,
+            tracestatus.text(flags),
+            UNREADABLE if total is None else Hex(total),
+            stack,
+            0 if frames and not self.names.any_unbacked else unbacked(frames),
+        )
+
+    def _hex(self, address: int) -> Hex:
+        return Hex(address & self._printer.mask)
 
 
 class StackTraceDb(Command[AddressSpace, Database]):
     """The work of `windows.stacktracedb`."""
 
-    grid = TRACES
+    grid = GRID
     recorded = True
     things = "back traces"
     to_enable = (
@@ -72,29 +132,29 @@ class StackTraceDb(Command[AddressSpace, Database]):
         self.unread = self._objections == len(self._spaces)
 
     def rows(self, item: Database, frames: Sequence[NamedFrame]) -> Iterator[Row]:
-        rows = TraceRows(self.image, item, self.frames_of(item.space), self.printer)
+        rows = TraceRows(item, self.frames_of(item.space), self.printer)
         row_status, dump, carve = item.status, self.option("dump"), self.option("carve")
         self.matched = self.matched or dump
         indices = self.requested.requested_ids("index")
         picked = self.databases.look_up_traces(item, indices) if indices and not (dump or carve) else None
         if picked is not None:
-            yield 0, rows.database(item.header, row_status, DISABLED)
+            yield 0, self._database(item, item.header, row_status, DISABLED)
             yield from self._traces(rows, picked)
             return
         opened = self.databases.open_database(item)
         if opened is None:
-            yield 0, rows.database(None, row_status, FAILED if dump else DISABLED)
+            yield 0, self._database(item, None, row_status, FAILED if dump else DISABLED)
             return
         row_status = status(row_status, opened.status)
         if isinstance(opened, HeapLog):
             unreadable = opened.figures().unreadable
-            yield 0, rows.heaplog(opened.trace_count, row_status)
+            # Its only figure is its number of records.
+            count = or_unreadable(opened.trace_count)
+            yield 0, self._figures(item, row_status, {"BackTraces": count})
         else:
             unreadable = opened.unreadable
-            yield (
-                0,
-                rows.database(opened.header, row_status, self._dump(item, opened) if dump else DISABLED),
-            )
+            file_output = self._dump(item, opened) if dump else DISABLED
+            yield 0, self._database(item, opened.header, row_status, file_output)
         space = item.space
         where = f"Process {space.pid_text} ({space.arch}), {item.kind} at {item.address:#x}"
         if unreadable:
@@ -105,6 +165,21 @@ class StackTraceDb(Command[AddressSpace, Database]):
             )
         if not dump:
             yield from self._traces(rows, self.with_progress(opened.traces(carve), self.describe(space)))
+
+    def _database(
+        self, database: Database, header: Optional[Header], row_status: Status, file_output: str
+    ) -> Cells:
+        """Returns the row of a database itself; `header` is None if it cannot be decoded."""
+        figures: Cells = (UNPARSABLE,) * len(_FIGURES)
+        if header is not None:
+            memory = header.committed_memory, header.reserved_memory
+            figures = (*memory, header.lookups, header.back_traces)
+        cells = {**dict(zip(_FIGURES, figures)), "File output": file_output}
+        return self._figures(database, row_status, cells)
+
+    def _figures(self, database: Database, row_status: Status, figures: Dict[str, object]) -> Cells:
+        cells = {"Database": database.address, **figures}
+        return self.entries.cells(ShownEntry(database.space, row_status, cells))
 
     def _traces(self, rows: TraceRows, traces: Iterable[Trace]) -> Iterator[Row]:
         if self.requested.requested_ids("index"):
@@ -132,3 +207,18 @@ class StackTraceDb(Command[AddressSpace, Database]):
         build = self.image.service(machine_facts).kernel().build
         layout = self.databases.layouts(space).backtraces(build)
         return write_file(self.plugin, name, backtraces.encode(opened.buffer(), opened.records(), layout))
+
+
+def missing(space: AddressSpace, flags: Optional[int], row_status: Status) -> str:
+    """Returns the warning that no database is found although the flags of a space ask for one, or ''.
+
+    Args:
+        flags: NtGlobalFlag, None if it cannot be read
+        row_status: reason why no database is found
+    """
+    why = status(space.remark, row_status or space.status)
+    if not why:
+        return ""
+    who = "The kernel" if space.kernel else f"Process {space.pid_text} ({space.arch})"
+    flags_text = "" if flags is None else f" (NtGlobalFlag {flags:#x}: {globalflags.abbreviate(flags)})"
+    return f"{who}{flags_text}: {text(why)}"

@@ -13,7 +13,6 @@ from ..options import CHECKS
 from ..rows import findings as rows
 from ..rows.checking import CheckingCommand
 from ..rows.grid import Row
-from ..stacklist.stack import StackRecord
 
 
 class TraceFindings(CheckingCommand):
@@ -28,9 +27,6 @@ class TraceFindings(CheckingCommand):
     @cached_property
     def _severities(self) -> Tuple[str, ...]:
         return rows.severities(self.plugin)
-
-    def describe(self, step: StackRecord) -> str:
-        return f"Checking the stacks of kind {step.kind} of process {step.space.pid_text}"
 
     def finish(self) -> Iterator[Row]:
         found = self.findings.found()

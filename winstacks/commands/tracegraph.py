@@ -12,7 +12,7 @@ from ..html import drawing, formats, htmlpage
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import file_name
 from ..options import FORMATS
-from ..rows import graph
+from ..rows import graph, requested
 from ..rows.flat import FlatCommand
 from ..rows.grid import Row
 from ..stacklist.frames import NamedFrame
@@ -67,8 +67,8 @@ class TraceGraph(FlatCommand):
                 yield graph.row(written, kind, figures, *limits)
 
     def shown(self) -> interfaces.renderers.TreeGrid:
-        graph.chosen("weight", [self.config["weight"]], drawing.WEIGHTS)
-        graph.chosen("format", self._formats, FORMATS)
+        requested.check_words("weight", [self.config["weight"]], drawing.WEIGHTS)
+        requested.check_words("format", self._formats, FORMATS)
         # An unusable baseline ends the command before any row.
         _ = self._baseline
         return graph.tree(self.plugin, self.generate())

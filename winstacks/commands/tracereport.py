@@ -30,6 +30,7 @@ class TraceReport(CheckingCommand):
     """The work of `windows.tracereport`."""
 
     grid = graph.GRID
+    doing = "Reading and checking"
 
     def __init__(self, plugin: interfaces.plugins.PluginInterface) -> None:
         super().__init__(plugin)
@@ -47,9 +48,6 @@ class TraceReport(CheckingCommand):
         # A chain of waits can lead through any process: it needs the threads of all of them.
         return False
 
-    def describe(self, step: StackRecord) -> str:
-        return f"Reading and checking the stacks of kind {step.kind} of process {step.space.pid_text}"
-
     def items(self, step: StackRecord) -> Iterable[StackRecord]:
         self._report.add(step)
         return ()
@@ -65,7 +63,7 @@ class TraceReport(CheckingCommand):
         waiting = waits_part(self._waits.rows(), self._waits.chains, held)
         facts = gather(self.image, self.totals, self._warnings, self.option("sha256"))
         paths = [file.shown for file in self.image.service(identity).files]
-        title = htmlpage.page_title("report on its stacks", paths, facts.computer_name)
+        title = htmlpage.page_title("report on its stacks", paths, facts["ComputerName"])
         written = graph.write(
             self.plugin, "tracereport.html", htmlpage.page(title, report.data(facts, found, waiting, _made()))
         )

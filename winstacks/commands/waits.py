@@ -4,26 +4,39 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import cached_property
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Union
+from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 from ..columns import words
 from ..locks.lister import LockLister
-from ..memory.decode.status import has_status
-from ..memory.decode.statuscodes import words_that
+from ..memory.decode.status import has_status, status
+from ..memory.decode.statuscodes import StatusCode, words_that
 from ..memory.decode.statusmeanings import Means
+from ..memory.decode.text import moment
 from ..memory.image import AddressSpace
 from ..rows.command import Command
-from ..rows.grid import Row
-from ..rows.waits import GRID, WaitRows
+from ..rows.entries import ShownEntry
+from ..rows.grid import (
+    NOT_APPLICABLE,
+    NOT_AVAILABLE,
+    UNREADABLE,
+    Cells,
+    Grid,
+    Row,
+    or_not_applicable,
+    or_unreadable,
+)
 from ..stacklist.frames import NamedFrame
-from ..stacklist.threadwaits import symbol_of
+from ..stacklist.threadwaits import caller, shown_space, symbol_of, wait_status
 from ..tracedb.gap import Gap, gap
 from ..waits.chains import Chains, OwnerChain
 from ..waits.decode.waitgraph import Cycle
 from ..waits.lister import ProcessWaits, WaitLister
-from ..waits.records import ThreadWait
+from ..waits.records import Awaited, ThreadWait
 
+GRID = Grid.for_plugin("waits")
+_STEP = GRID.maker("PID", "Process", "TID", "ChainEnd", "Step", "Status")
 _NO_THREAD = words_that(Means.NO_THREAD)
 
 
@@ -40,6 +53,7 @@ class WaitChains(Command[AddressSpace, ShownWait]):
     """The work of `windows.waits`."""
 
     grid = GRID
+    key = ("TID",)
     things = "waits"
     nothing = "No thread of the selected processes waits, as far as the input tells"
     kernel = False
@@ -62,10 +76,6 @@ class WaitChains(Command[AddressSpace, ShownWait]):
     @cached_property
     def _chains(self) -> Chains:
         return Chains(self._processes, self.pids)
-
-    @cached_property
-    def _rows(self) -> WaitRows:
-        return WaitRows(self, self._chains)
 
     def steps(self) -> List[AddressSpace]:
         return [self.image.kernel]
@@ -103,16 +113,97 @@ class WaitChains(Command[AddressSpace, ShownWait]):
         yield from sorted(first.values(), key=lambda item: order.index(item.chain.end if item.chain else ""))
 
     def frames(self, item: ShownWait) -> Optional[Sequence[NamedFrame]]:
-        if item.wait is None:
-            return None
-        return self._rows.named(item.wait)
+        return None if item.wait is None else self._named(item.wait)
+
+    def _named(self, wait: ThreadWait) -> Sequence[NamedFrame]:
+        """Returns the named frames of the stack that shows a wait."""
+        return () if wait.stack is None else self.frames_of(wait.stack.space).name_walked(wait.stack.frames)
 
     def rows(self, item: ShownWait, frames: Sequence[NamedFrame]) -> Iterator[Row]:
-        if item.wait is None:
+        """Returns the row of a waiting thread, with --chains a row for each owner behind it, and frames."""
+        if item.wait is None or item.chain is None:
             assert item.deadlock is not None
-            return self._rows.deadlock(item.deadlock)
-        assert item.chain is not None
-        return self._rows.wait(item.wait, item.chain, frames, item.more)
+            return self.entries.rows(self._deadlock(item.deadlock))
+        wait, brief = item.wait, self.option("brief")
+        first, *more = wait.awaited
+        if brief:
+            first = first._replace(evidence=self._evidence(item, frames))
+        below = [(1, self.entries.cells(self._entry(wait, awaited))) for awaited in more]
+        if self.option("chains"):
+            below += [(1, self._step(number, item.chain)) for number in range(len(item.chain.steps))]
+        entry = self._entry(wait, first, frames, {"ChainEnd": item.chain.end})._replace(below=below)
+        if brief or wait.stack is None:
+            return itertools.chain([(0, self.entries.folded(entry, frames))], below)
+        return self.entries.rows(entry, frames, wait.stack.frames)
+
+    def _deadlock(self, cycle: Cycle) -> ShownEntry:
+        cells = {
+            "WaitsFor": words.DEADLOCK,
+            "ChainEnd": words.DEADLOCK,
+            "Evidence": self._chains.sentence(cycle),
+        }
+        inferred = status(StatusCode.UNSURE if self._chains.inferred(cycle) else None)
+        return ShownEntry(_space(self._chains.waits[cycle[0].thread]), inferred, cells)
+
+    def _evidence(self, item: ShownWait, frames: Sequence[NamedFrame]) -> str:
+        """Returns what --brief says of a wait: who asked for it, and how many wait for the same."""
+        asked = f"in {self._symbol(frames)}" if frames else ""
+        idle = item.chain is not None and item.chain.end == words.ENDS_IDLE
+        others = f"{item.more} more wait for {'work' if idle else 'it'}" if item.more else ""
+        return "; ".join(filter(None, (asked, others)))
+
+    def _step(self, number: int, chain: OwnerChain) -> Cells:
+        """Returns the row of an owner in the chain behind a thread."""
+        owner, wait = chain.steps[number].owner, chain.steps[number].wait
+        end = chain.end if number + 1 == len(chain.steps) else None
+        if wait is None:
+            key = or_unreadable(owner.pid), or_unreadable(owner.process), or_unreadable(owner.tid)
+            return _STEP(*key, or_not_applicable(end), number + 1, "")
+        frames = self._named(wait)
+        cells = {"ChainEnd": end, "Step": number + 1}
+        return self.entries.folded(self._entry(wait, wait.awaited[0], frames, cells), frames)
+
+    def _entry(
+        self,
+        wait: ThreadWait,
+        awaited: Awaited,
+        frames: Sequence[NamedFrame] = (),
+        more: Mapping[str, object] = {},
+    ) -> ShownEntry:
+        """Returns the entry of a thing for which a thread waits."""
+        cells = {
+            "TID": wait.thread.tid,
+            "WaitsFor": awaited.kind,
+            "WaitAddress": awaited.address,
+            "WaitName": awaited.name or None,
+            "WaitMode": awaited.mode or None,
+            "Since": (None if wait.since is None else moment(wait.since)) or self._unknown_time,
+            "Known": awaited.known,
+            "Ownership": awaited.ownership,
+            "Evidence": awaited.evidence or None,
+            "Symbol": self._symbol(frames),
+            **more,
+        }
+        if awaited.owners:
+            owner = awaited.owners[0]
+            tid = NOT_APPLICABLE if awaited.ownership == words.BY_PROCESS else or_unreadable(owner.tid)
+            cells.update(
+                OwnerPID=or_unreadable(owner.pid), OwnerProcess=or_unreadable(owner.process), OwnerTID=tid
+            )
+        return ShownEntry(_space(wait), wait_status(wait, awaited), cells)
+
+    @cached_property
+    def _unknown_time(self) -> object:
+        return UNREADABLE if self.image.table_name else NOT_AVAILABLE
+
+    def _symbol(self, frames: Sequence[NamedFrame]) -> Optional[str]:
+        asked = caller(frames)
+        return None if asked is None else asked.symbol(self.printer.mask)
+
+
+def _space(wait: ThreadWait) -> AddressSpace:
+    """Returns the process of a thread, with the bitness of the half in which the thread waits."""
+    return wait.thread.space._replace(machine=shown_space(wait).machine)
 
 
 def _same(wait: ThreadWait, chain: OwnerChain, number: int) -> object:

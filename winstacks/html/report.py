@@ -22,7 +22,7 @@ from ..findings.registry import Outcome
 from ..memory.decode.status import text
 from ..memory.decode.text import short_of, with_address
 from ..process.thread import Thread
-from ..stacklist.imagefacts import ImageFacts
+from ..stacklist.imagefacts import Facts
 from ..stacklist.stack import StackRecord
 from ..stacklist.tables import image_values
 from .drawing import Drawing
@@ -52,7 +52,7 @@ class Report:
 
     def data(
         self,
-        facts: ImageFacts,
+        facts: Facts,
         found: Sequence[Outcome],
         waits: Dict[str, Any],
         made: Sequence[Tuple[str, str]],
@@ -63,11 +63,11 @@ class Report:
             waits: what `waitpart.waits_part` returns
             made: pairs of texts about this report, which the head of the page shows last
         """
-        self._add_findings(found, facts.input_kind)
+        self._add_findings(found, facts["InputKind"])
         image = image_part(image_values(facts))
         image["head"] += map(list, made)
         commands = {
-            name: for_input(f"windows.{plugin}", facts.input_kind)
+            name: for_input(f"windows.{plugin}", facts["InputKind"])
             for name, plugin in (("command", "locks"), ("waitsCommand", "tracewaits"))
         }
         return {

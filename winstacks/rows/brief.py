@@ -63,13 +63,15 @@ def symbol_lines(symbol: str, width: int) -> str:
     return "\n".join(filter(None, _filled((*parts, address), width)))
 
 
-def _filled(pieces: Iterable[str], width: int) -> List[str]:
-    """Returns pieces in lines of at most `width` characters; a wider piece has a line of its own."""
+def _filled(pieces: Iterable[str], width: int, cut: bool = False) -> List[str]:
+    """Returns pieces in lines of at most `width` characters; a wider piece is cut, or has its own line."""
     lines = [""]
     for piece in pieces:
         if lines[-1] and len(lines[-1]) + len(piece) > width:
             lines.append("")
-        lines[-1] += piece if lines[-1] or len(lines) == 1 else piece.lstrip()
+        if not lines[-1] and len(lines) > 1:
+            piece = piece.lstrip()
+        lines[-1] += cut_text(piece, width) if cut else piece
     return lines
 
 
@@ -82,14 +84,7 @@ def _words(name: str, width: int) -> List[str]:
 
 def name_lines(name: str, width: int) -> str:
     """Returns a name in lines of at most `width` characters, broken before backslashes and blanks."""
-    lines = [""]
-    for word in re.split(r"(?=[\\ ])", name):
-        part = cut_text(word if lines[-1] else word.lstrip(), width)
-        if lines[-1] and len(lines[-1]) + len(part) > width:
-            lines.append(part.lstrip())
-        else:
-            lines[-1] += part
-    return "\n".join(lines)
+    return "\n".join(_filled(re.split(r"(?=[\\ ])", name.lstrip()), width, cut=True))
 
 
 def wrapped(text: str, width: int) -> str:
@@ -118,11 +113,6 @@ def wrapped_evidence(text: str, width: int) -> str:
                 lines.append("")
             lines[-1] += piece
     return "\n".join(lines)
-
-
-def word_lines(text: str, width: int) -> str:
-    """Returns a word in lines of at most `width` characters, broken behind `_`."""
-    return text if len(text) <= width else wrapped_evidence(text, width)
 
 
 def chunks(text: str, width: int) -> str:

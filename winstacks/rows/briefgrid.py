@@ -16,12 +16,12 @@ import datetime
 import logging
 import os
 import sys
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence
 
 from volatility3.framework import interfaces
 
 from ..columns.tables import BRIEF_SPARE, KEYS
-from ..memory.decode.text import ShortText
+from ..memory.decode.text import ShortText, short_of
 from .brief import (
     chunks,
     cut_text,
@@ -29,7 +29,6 @@ from .brief import (
     name_lines,
     shares,
     symbol_lines,
-    word_lines,
     wrapped,
     wrapped_evidence,
 )
@@ -80,7 +79,7 @@ _CUT: Dict[str, Callable[[str, int], str]] = {
     "StartSymbol": symbol_lines,
     "Flags": cut_text,
     "Value": cut_text,
-    _FINDING: word_lines,
+    _FINDING: wrapped_evidence,
 }
 """Functions that cut the columns without a fixed width. The Stack is one of these columns."""
 _NAMES: Dict[str, Callable[[str, int], str]] = {
@@ -100,66 +99,42 @@ _NARROW = {"Process": 15, "ImageFileName": 15, "OwnerProcess": 15}
 """Widths of narrow columns: _EPROCESS.ImageFileName has 15 characters, and some become escapes."""
 
 
-class _Layout:
-    """How the cells of a grid are shown.
+class _Shown:
+    """A value that renderers of text show in another form.
 
     Attributes:
-        fitted: whether texts are cut and wrapped, and repeated keys left out
-    """
-
-    fitted = False
-
-
-class _Room:
-    """The width of a column; it is known after all rows are read."""
-
-    def __init__(self, layout: _Layout, cut: Callable[[str, int], str], width: int = 0) -> None:
-        self.layout = layout
-        self.cut = cut
-        self.width = width
-
-
-class CutText(str):
-    """A text that is cut only where the pretty renderer shows it.
-
-    Attributes:
-        shown: the text that is cut: the short form if the value has one
+        shown: that form
     """
 
     shown: str
-    room: _Room
 
     def __format__(self, form: str) -> str:
-        room = self.room
-        return format(room.cut(self.shown, room.width) if room.layout.fitted else self.shown, form)
+        return format(self.shown, form)
 
 
-class HexNumber(int):
-    """A number shown as Volatility's Hex, whose renderer would not call `format`."""
-
-    def __format__(self, form: str) -> str:
-        return format(f"0x{int(self):x}", form)
+class ShownText(_Shown, str):
+    """A text that is shown in another form."""
 
 
-class RepeatedText(str):
-    """A text that the pretty renderer leaves empty because the row above has the same."""
-
-    layout: _Layout
-
-    def __format__(self, form: str) -> str:
-        return "" if self.layout.fitted else format(str(self), form)
+class ShownNumber(_Shown, int):
+    """A number that is shown in another form."""
 
 
-class RepeatedNumber(int):
-    """A number that the pretty renderer leaves empty because the row above has the same."""
+def _as(shown: str, value: Any) -> object:
+    """Returns the cell of a value that is shown in another form."""
+    cell: _Shown = ShownText(value) if isinstance(value, str) else ShownNumber(value)
+    cell.shown = shown
+    return cell
 
-    layout: _Layout
-    hexadecimal: bool
 
-    def __format__(self, form: str) -> str:
-        if self.layout.fitted:
-            return ""
-        return format(f"0x{int(self):x}" if self.hexadecimal else f"{int(self)}", form)
+def _whole(value: object) -> object:
+    """Returns the cell of a value that is not cut: a text in its short form, Hex in hexadecimal.
+
+    Volatility's renderers do not call `format` for Hex.
+    """
+    if isinstance(value, ShortText):
+        return _as(value.short, value)
+    return _as(f"{int(value):#x}", value) if isinstance(value, Hex) else value
 
 
 class BriefGrid(RowGrid):
@@ -179,14 +154,15 @@ class BriefGrid(RowGrid):
         self, function: Any = None, initial_accumulator: Any = None, fail_on_errors: bool = True
     ) -> Optional[Exception]:
         """Reads the rows as Volatility's grid does."""
-        if not self.populated and getattr(function, "__qualname__", "").startswith(f"{_PRETTY}."):
-            rows = list(self._generator)
-            kept = self._page.fit(rows, line_width())
-            # The renderer compares columns with those that it has to hide: they stay the same objects.
-            self._columns = [self._columns[place] for place in kept]
-            self._generator = iter(
-                [(depth, tuple([cells[place] for place in kept])) for depth, cells in rows]
-            )
+        if not self.populated:
+            if getattr(function, "__qualname__", "").startswith(f"{_PRETTY}."):
+                rows = list(self._generator)
+                kept = self._page.fit(rows, line_width())
+                # The renderer compares columns with those that it has to hide: they stay the same objects.
+                self._columns = [self._columns[place] for place in kept]
+                self._generator = self._page.cells(rows, kept)
+            else:
+                self._generator = ((depth, tuple(map(_whole, cells))) for depth, cells in self._generator)
         return super().populate(function, initial_accumulator, fail_on_errors)
 
 
@@ -199,17 +175,23 @@ def tree(
         shown: names of the columns to show, from left to right
         plugin: name of the plugin in TABLES; empty for none
     """
-    types = dict(columns)
-    kinds = [(name, int if types[name] is Hex else types[name]) for name in shown]
-    page = _Page(shown, plugin)
-    return BriefGrid(kinds, page.cells([name for name, _ in columns], rows), page)
+    kinds = [(name, int if kind is Hex else kind) for name, kind in _named(columns, shown)]
+    return BriefGrid(kinds, _picked(columns, shown, rows), _Page(shown, plugin))
 
 
 def chosen(columns: Columns, shown: Sequence[str], rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
     """Returns the grid of some columns, each as it is; the arguments are as in `tree`."""
+    return grid_of(_named(columns, shown), _picked(columns, shown, rows))
+
+
+def _named(columns: Columns, shown: Sequence[str]) -> Columns:
+    types = dict(columns)
+    return [(name, types[name]) for name in shown]
+
+
+def _picked(columns: Columns, shown: Sequence[str], rows: Iterator[Row]) -> Iterator[Row]:
     places = [list(dict(columns)).index(name) for name in shown]
-    found = ((depth, tuple([cells[place] for place in places])) for depth, cells in rows)
-    return grid_of([columns[place] for place in places], found)
+    return ((depth, tuple([cells[place] for place in places])) for depth, cells in rows)
 
 
 class _Width(NamedTuple):
@@ -227,43 +209,35 @@ class _Page:
     """
 
     def __init__(self, columns: Sequence[str], plugin: str) -> None:
-        self._columns, self._plugin = columns, plugin
-        self._layout, self._stacks = _Layout(), Stacks()
-        ways = {**_CUT, _STACK: self._stacks.lines, **_NAMES, **_WRAPPED}
-        self._rooms = {name: _Room(self._layout, ways[name]) for name in columns if name in ways}
-        self._rooms.update(
-            {name: _Room(self._layout, cut_text, _NARROW[name]) for name in columns if name in _NARROW}
-        )
+        self._columns, self._plugin, self._stacks = columns, plugin, Stacks()
+        self._ways = {
+            **_CUT,
+            _STACK: self._stacks.lines,
+            **_NAMES,
+            **_WRAPPED,
+            **dict.fromkeys(_NARROW, cut_text),
+        }
+        self._widths = dict(_NARROW)
 
-    def cells(self, names: Sequence[str], rows: Iterator[Row]) -> Iterator[Row]:
-        """Yields rows of the chosen columns."""
-        places = [names.index(name) for name in self._columns]
+    def cells(self, rows: Iterable[Row], kept: Sequence[int]) -> Iterator[Row]:
+        """Yields rows of the kept columns, which `fit` returned: cut, wrapped, without repeated keys."""
+        names = [self._columns[place] for place in kept]
         above: Sequence[object] = ()
         for depth, cells in rows:
-            values = [cells[place] for place in places]
+            values = [cells[place] for place in kept]
             before = above if depth else [None] * len(values)
             above = above if depth else values
-            yield depth, tuple(map(self._cell, self._columns, values, before))
+            yield depth, tuple(map(self._cell, names, values, before))
 
     def _cell(self, name: str, value: object, above: object) -> object:
         """Returns the cell of a value; a key that equals the one in the row above is left empty."""
         if isinstance(value, interfaces.renderers.BaseAbsentValue):
             return value
         if name in KEYS and value == above:
-            if isinstance(value, str):
-                again = RepeatedText(value)
-                again.layout = self._layout
-                return again
-            number = RepeatedNumber(value)  # type: ignore[call-overload]
-            number.layout, number.hexadecimal = self._layout, isinstance(value, Hex)
-            return number
-        room = self._rooms.get(name)
-        if room is not None:
-            text = CutText(value)
-            text.shown = value.short if isinstance(value, ShortText) else str(value)
-            text.room = room
-            return text
-        return HexNumber(value) if isinstance(value, Hex) else value
+            return _as("", value)
+        if name in self._ways:
+            return _as(self._ways[name](f"{_whole(value)}", self._widths[name]), value)
+        return _whole(value)
 
     def fit(self, rows: Sequence[Row], width: int) -> List[int]:
         """Divides a line among the columns, and returns the places of those that are shown.
@@ -278,8 +252,8 @@ class _Page:
                 if not isinstance(cell, interfaces.renderers.BaseAbsentValue):
                     valued.add(name)
                 widths[name] = _wider(widths[name], name, cell)
-                if name == _STACK and isinstance(cell, CutText):
-                    self._stacks.add(cell.shown)
+                if name == _STACK and isinstance(cell, str):
+                    self._stacks.add(short_of(cell))
         kept = [name for name in self._columns if name in valued]
         depth = 1 + max((depth for depth, _ in rows), default=0)
         left_out: List[str] = []
@@ -296,7 +270,6 @@ class _Page:
                 f"{width} characters have no room for {', '.join(left_out)}: "
                 "a wider terminal (or the variable COLUMNS) shows them"
             )
-        self._layout.fitted = True
         self._divide(kept, widths, width - depth)
         return [place for place, name in enumerate(self._columns) if name in kept]
 
@@ -332,7 +305,7 @@ class _Page:
         for ways in ({*_CUT, _STACK}, _NAMES, _WRAPPED):
             group = [name for name in columns if name in ways]
             for name, part in zip(group, shares([widths[name].text - least[name] for name in group], left)):
-                self._rooms[name].width = least[name] + part
+                self._widths[name] = least[name] + part
                 left -= part
 
 
@@ -343,7 +316,7 @@ def _wider(width: _Width, name: str, cell: object) -> _Width:
     elif isinstance(cell, datetime.datetime):
         text = _TIME
     else:
-        text = cell.shown if isinstance(cell, CutText) else format(cell)
+        text = f"{_whole(cell)}"
     if len(text) <= width.word:
         return width
     if name in ("Evidence", "Innocent", _FINDING):

@@ -5,29 +5,18 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Iterator, List, Tuple
-
-from volatility3.framework import interfaces
+from typing import Any, Iterable, Iterator, Tuple
 
 from ..findings.registry import Findings
-from ..memory.image import AddressSpace
-from ..stacklist.imagefacts import Totals
 from ..stacklist.stack import StackRecord
 from ..stacklist.traces import Portion
-from .command import Command
-from .divided import WorkerPortion
+from .stackcommand import StackCommand
 
 
-class CheckingCommand(Command[StackRecord, StackRecord]):
-    """A command whose steps are the stacks that the checks have examined.
+class CheckingCommand(StackCommand):
+    """A command whose steps are the stacks that the checks have examined."""
 
-    Attributes:
-        totals: counts of all stacks
-    """
-
-    def __init__(self, plugin: interfaces.plugins.PluginInterface) -> None:
-        super().__init__(plugin)
-        self.totals = Totals()
+    doing = "Checking"
 
     @cached_property
     def checks(self) -> Tuple[str, ...]:
@@ -42,31 +31,24 @@ class CheckingCommand(Command[StackRecord, StackRecord]):
     def steps(self) -> Iterator[StackRecord]:
         return self.findings.examine(self.totals)
 
-    def space(self, step: StackRecord) -> AddressSpace:
-        return step.space
-
     def divides(self) -> bool:
         return True
 
-    def portions(self) -> List[WorkerPortion]:
-        return [self._portion(portion) for portion in self.findings.portions(self.totals)]
+    def listed(self) -> Iterable[Portion]:
+        return self.findings.portions(self.totals)
 
-    def _portion(self, portion: Portion) -> WorkerPortion:
-        return WorkerPortion(
-            f"Checking the stacks {portion.text}",
-            f"the stacks {portion.text}",
-            lambda: self.findings.examine_portion(portion, self.totals),
-            lambda: self.standing_for(self.findings.lose(portion, self.totals)),
-        )
+    def read(self, portion: Portion) -> Iterator[StackRecord]:
+        return self.findings.examine_portion(portion, self.totals)
+
+    def lost(self, portion: Portion) -> Iterator[StackRecord]:
+        return self.findings.lose(portion, self.totals)
 
     def take(self) -> Any:
-        totals, self.totals = self.totals, Totals()
-        return totals, self.findings.take(), super().take()
+        return self.findings.take(), super().take()
 
     def merge(self, counted: Any) -> None:
-        totals, examined, others = counted
+        examined, others = counted
         super().merge(others)
-        self.totals.add(totals)
         self.findings.merge(examined)
 
     def finish_portions(self) -> None:

@@ -402,7 +402,7 @@ class Command(Generic[Step, Item]):
         wider = self.selection.wider
         if self.matched:
             if self.selection.widened:
-                yield f"--find '{self.selection.find}' has no '!': it was also tried as '{wider}' too"
+                yield f"--find '{self.selection.find}' has no '!': it was also tried as '{wider}'"
         elif all_missing:
             return
         elif self.found:

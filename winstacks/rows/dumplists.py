@@ -33,20 +33,26 @@ MAX_VALUE = 1000
 
 
 class DumpEntry(NamedTuple):
-    """A row below a stream.
+    """A row of `minidump.info`: its cells, which do not exist where they are None.
 
     Attributes:
-        level: 1 for an entry of the stream's list, 2 for a member of an entry
+        level: 0 for a stream, 1 for a member or an entry of its list, 2 for a member of an entry
         name, value: cells of Member and Value
-        address: address of what the entry describes, None if it has none
+        address: address of what the entry describes
     """
 
     level: int
-    name: str
-    value: str
+    name: Optional[str]
+    value: Optional[str]
     status: Status = NOTHING
-    address: Optional[int] = None
+    address: object = None
     tid: Optional[int] = None
+    part: Optional[str] = None
+    frame: Optional[int] = None
+    symbol: object = None
+    source: object = None
+    backing: object = None
+    how: Optional[str] = None
 
 
 def modules(dump: Minidump) -> Iterator[DumpEntry]:

@@ -9,19 +9,21 @@ a stream that is not decoded names who writes it.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Container, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Container, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
+from ..columns.dictionary import names
 from ..memory.decode.status import NOTHING, Status, status, text
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import MAX_NAME, cell
 from ..minidump.decode import functions, handles, memory, modules, system, threads, threadstates
 from ..minidump.decode.dumpfile import Minidump, Stream
 from ..minidump.decode.writers import writer_of
+from ..stacklist.frames import NamedFrame
 from ..stacks.lister import CallStack
 from . import dumpwords
 from .dumplists import LISTINGS, MAX_VALUE, DumpEntry
 from .frames import FramePrinter
-from .grid import Cells, Grid, Hex, Row, or_unreadable
+from .grid import Grid, Row
 
 GRID = Grid.for_plugin("info")
 
@@ -61,80 +63,72 @@ _DECODED = frozenset((*_LISTS, *_RECORDS, *LISTINGS, "MemoryListStream", "Memory
 """Streams whose contents are shown by some rows."""
 
 
-class Member(NamedTuple):
-    """A member of a stream as text; `tid` is the thread to which it belongs."""
+_CELLS = GRID.value_maker(
+    names("PID, Process, Member, Value, Status, Address, TID, Part, Frame, Symbol, Source, Backing, How"),
+    ("PID", "Process"),
+    -1,
+)
+"""Makes a row; addresses of members are shown as the dump has them."""
 
-    name: str
-    value: str
-    tid: Optional[int] = None
-    status: Status = NOTHING
+
+def rows(pid: Optional[int], process: Optional[str], entries: Iterable[DumpEntry]) -> Iterator[Row]:
+    """Yields the rows of entries; process and ID are None if they are unknown."""
+    for level, name, value, faults, *others in entries:
+        yield level, _CELLS(pid, process, name, value, text(faults), *others)
 
 
-class DumpRows:
-    """Makes the rows of a dump.
+def stack(
+    tid: int, stack: CallStack, named: Sequence[NamedFrame], printer: FramePrinter
+) -> Iterator[DumpEntry]:
+    """Yields the entries of the stack of the exception; `printer` makes the cells of its frames."""
+    yield DumpEntry(1, "ThreadContext", stack.part, stack.status, tid=tid)
+    for number, (frame, name) in enumerate(zip(stack.frames, named)):
+        address, symbol, source, backing, _ = printer[name]
+        faults = name.details.status if name.name is None else name.name.status
+        unsure = None if frame.sure or name.name is None else StatusCode.UNSURE
+        place = address, tid, stack.part, number, symbol, source, backing, frame.how
+        yield DumpEntry(2, None, None, status(faults, unsure), *place)
+
+
+class DumpEntries:
+    """Makes the entries of a dump.
 
     Args:
-        pid: ID of the process, None if it is unknown
-        process: name of the process, None if it is unknown
         options: the options of the lists that are shown (`dumplists.LISTINGS`)
     """
 
-    def __init__(
-        self, dump: Minidump, pid: Optional[int], process: Optional[str], options: Container[str] = ()
-    ) -> None:
+    def __init__(self, dump: Minidump, options: Container[str] = ()) -> None:
         self._dump = dump
-        self._key = or_unreadable(pid), or_unreadable(process)
         self._options = options
-        self._member = GRID.maker("PID", "Process", "Member", "Value", "Status")
-        self._of_thread = GRID.maker("PID", "Process", "TID", "Member", "Value", "Status")
-        self._at_address = GRID.maker("PID", "Process", "Member", "Value", "Address", "Status")
-        self._frame = GRID.maker(
-            *("PID", "Process", "TID", "Part", "Frame", "Address", "Symbol", "Source", "Backing"),
-            *("Status", "How"),
-        )
 
-    def header(self, row_status: Status) -> Iterator[Row]:
-        """Yields the rows of the header; `row_status` is the status of the memory in the file."""
+    def header(self, row_status: Status) -> Iterator[DumpEntry]:
+        """Yields the entries of the header; `row_status` is the status of the memory in the file."""
         dump = self._dump
-        yield self._row(
-            0, Member("MINIDUMP_HEADER", f"{dump.size} bytes", None, status(dump.status, row_status))
-        )
-        yield self._row(1, Member("NumberOfStreams", str(len(dump.streams))))
-        yield self._row(1, Member("TimeDateStamp", dumpwords.moment(dump.time_date_stamp)))
-        yield self._row(1, Member("Flags", dumpwords.minidump_type(dump.flags)))
+        yield DumpEntry(0, "MINIDUMP_HEADER", f"{dump.size} bytes", status(dump.status, row_status))
+        yield DumpEntry(1, "NumberOfStreams", str(len(dump.streams)))
+        yield DumpEntry(1, "TimeDateStamp", dumpwords.moment(dump.time_date_stamp))
+        yield DumpEntry(1, "Flags", dumpwords.minidump_type(dump.flags))
 
-    def stream(self, stream: Stream) -> Iterator[Row]:
-        """Yields the rows of a stream."""
+    def stream(self, stream: Stream) -> Iterator[DumpEntry]:
+        """Yields the entries of a stream."""
         size, rva = stream.Location
         members, row_status = self._members(stream)
         where = f"{size} bytes at {rva:#x}"
         if stream.name not in _DECODED and stream.name not in _COMMENTS:
             where = f"{where}, not decoded, by {writer_of(stream.StreamType)}"
-        yield self._row(0, Member(stream.name, where, None, status(stream.status, row_status)))
-        for member in members:
-            yield self._row(1, member)
-        yield from self._entries(stream)
+        yield DumpEntry(0, stream.name, where, status(stream.status, row_status))
+        yield from members
+        listing = LISTINGS.get(stream.name)
+        if listing is not None and listing.option in self._options and self._is_first(stream):
+            yield from listing.entries(self._dump)
 
-    def stack(self, tid: int, stack: CallStack, named: Sequence[Any], printer: FramePrinter) -> Iterator[Row]:
-        """Yields the rows of the stack of the exception; `printer` makes the cells of its frames."""
-        key = *self._key, tid
-        yield 1, self._of_thread(*key, "ThreadContext", stack.part, text(stack.status))
-        for number, (frame, name) in enumerate(zip(stack.frames, named)):
-            *cells, row_status = printer[name]
-            unsure = None if frame.sure else StatusCode.UNSURE
-            row_status = (
-                text(status(name.name.status, unsure)) if unsure and name.name is not None else row_status
-            )
-            yield 2, self._frame(*key, stack.part, number, *cells, row_status, frame.how)
+    def _is_first(self, stream: Stream) -> bool:
+        """Returns whether a stream is the first of its type, which readers take."""
+        return stream is self._dump.stream(stream.StreamType)
 
-    def _row(self, depth: int, member: Member) -> Row:
-        return depth, self._cells(
-            DumpEntry(depth, member.name, member.value, member.status, None, member.tid)
-        )
-
-    def _members(self, stream: Stream) -> Tuple[List[Member], Status]:
+    def _members(self, stream: Stream) -> Tuple[List[DumpEntry], Status]:
         """Returns the shown members of a stream, and its status."""
-        if stream is not self._dump.stream(stream.StreamType):
+        if not self._is_first(stream):
             return [], NOTHING
         name = stream.name
         if name in _RECORDS:
@@ -147,43 +141,25 @@ class DumpRows:
         if name in _LISTS:
             member, read = _LISTS[name]
             listed, row_status = read(self._dump)
-            names = [
-                Member("ThreadName", "", record.ThreadId, status(StatusCode.UNREADABLE))
+            named = [
+                DumpEntry(1, "ThreadName", "", status(StatusCode.UNREADABLE), tid=record.ThreadId)
                 if record.ThreadName is None
-                else Member("ThreadName", cell(record.ThreadName), record.ThreadId)
+                else DumpEntry(1, "ThreadName", cell(record.ThreadName), tid=record.ThreadId)
                 for record in (listed if name == "ThreadNamesStream" else ())
             ]
-            return [Member(member, str(len(listed))), *names], row_status
+            return [DumpEntry(1, member, str(len(listed))), *named], row_status
         if name in _MEMORY:
             ranges, _ = memory.memory_ranges(self._dump)
-            return [
-                Member("bytes of memory", str(sum(memory_range.length for memory_range in ranges)))
-            ], NOTHING
+            size = sum(memory_range.length for memory_range in ranges)
+            return [DumpEntry(1, "bytes of memory", str(size))], NOTHING
         if name in _COMMENTS:
             comments = {kind: (comment, wrong) for kind, comment, wrong in system.comments(self._dump)}
             comment, wrong = comments[stream.StreamType]
-            return [Member("Buffer", cell(comment, MAX_VALUE))], wrong
+            return [DumpEntry(1, "Buffer", cell(comment, MAX_VALUE))], wrong
         return [], NOTHING
 
-    def _entries(self, stream: Stream) -> Iterator[Row]:
-        """Yields the entries of a stream's list, if an option asks for them."""
-        listing = LISTINGS.get(stream.name)
-        if listing is None or listing.option not in self._options:
-            return
-        if stream is self._dump.stream(stream.StreamType):
-            for entry in listing.entries(self._dump):
-                yield entry.level, self._cells(entry)
 
-    def _cells(self, entry: DumpEntry) -> Cells:
-        rest, words = (entry.name, entry.value), text(entry.status)
-        if entry.address is not None:
-            return self._at_address(*self._key, *rest, Hex(entry.address), words)
-        if entry.tid is not None:
-            return self._of_thread(*self._key, entry.tid, *rest, words)
-        return self._member(*self._key, *rest, words)
-
-
-def _known_members(record: Any) -> Iterator[Member]:
+def _known_members(record: Any) -> Iterator[DumpEntry]:
     """Yields the known members of a structure."""
     tid = getattr(record, "ThreadId", None)
     for name, value in record._asdict().items():
@@ -191,10 +167,11 @@ def _known_members(record: Any) -> Iterator[Member]:
             continue
         if isinstance(value, tuple):
             for number, item in enumerate(value):
-                yield Member(f"{name}[{number}]", f"{item:#x}", tid)
+                yield DumpEntry(1, f"{name}[{number}]", f"{item:#x}", tid=tid)
         elif name in dumpwords.WORDS:
-            yield Member(name, dumpwords.WORDS[name](value), tid)
+            yield DumpEntry(1, name, dumpwords.WORDS[name](value), tid=tid)
         elif name in _IN_HEXADECIMAL:
-            yield Member(name, f"{value:#x}", tid)
+            yield DumpEntry(1, name, f"{value:#x}", tid=tid)
         else:
-            yield Member(name, cell(value, MAX_NAME) if isinstance(value, str) else str(value), tid)
+            words = cell(value, MAX_NAME) if isinstance(value, str) else str(value)
+            yield DumpEntry(1, name, words, tid=tid)

@@ -31,6 +31,7 @@ from ..memory.decode.status import NOTHING, Status, text
 from ..memory.image import AddressSpace
 from ..process.objectheaders import ObjectInfo
 from ..stacklist.frames import NamedFrame
+from ..stacks.decode.frames import Frame
 from .frames import FramePrinter, folded, unbacked
 from .grid import NOT_APPLICABLE, NOT_AVAILABLE, Cells, Grid, Row
 
@@ -95,11 +96,22 @@ class EntryRows:
             *((unbacked(frames), stack) if self._stacks else ()),
         )
 
-    def rows(self, entry: ShownEntry, frames: Sequence[NamedFrame] = ()) -> Iterator[Row]:
-        """Returns the row of an entry, the rows below it, and the rows of its frames, innermost first."""
-        row = self.cells(entry, frames, folded(frames, self._fold, self._printer.mask))
-        below = () if self._fold else map(self._printer.__getitem__, frames)
+    def rows(
+        self, entry: ShownEntry, frames: Sequence[NamedFrame] = (), walked: Sequence[Frame] = ()
+    ) -> Iterator[Row]:
+        """Returns the row of an entry, the rows below it, and the rows of its frames, innermost first.
+
+        Args:
+            walked: the frames as a walk found them; empty for recorded ones
+        """
+        row, printer = self.folded(entry, frames), self._printer
+        cells = map(printer.walked, frames, walked) if walked else map(printer.__getitem__, frames)
+        below = () if self._fold else cells
         return itertools.chain(((0, row),), entry.below, self._frames(*self.key_of(row), below))
+
+    def folded(self, entry: ShownEntry, frames: Collection[NamedFrame]) -> Cells:
+        """Returns the row of an entry alone, with --fold its frames in the column Stack."""
+        return self.cells(entry, frames, folded(frames, self._fold, self._printer.mask))
 
     def _maker(self, columns: Tuple[str, ...]) -> Callable[..., Cells]:
         names = (*SPACE, *columns, "Status", *self._stacks)

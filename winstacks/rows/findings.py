@@ -6,35 +6,28 @@ from __future__ import annotations
 
 from typing import Collection, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
-from volatility3.framework import exceptions, interfaces
+from volatility3.framework import interfaces
 
 from ..columns.commands import for_input
 from ..findings.finding import Check, Finding, brief_evidence
 from ..findings.loststacks import LOST_STACKS
 from ..findings.registry import Examined, Outcome, agreement, check_named
-from ..memory.decode.status import status, text
+from ..memory.decode.status import Part, status, text
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import ShortText, counted, with_address
 from ..memory.image import Image
 from ..options import CHECKS, SEVERITIES
 from ..stacklist.imagefacts import identity
 from . import briefgrid
-from .grid import NOT_APPLICABLE, Grid, Hex, Row, or_not_applicable, or_unreadable
+from .grid import Cells, Grid, Row
 from .nextcommand import next_command
-from .requested import input_kind
+from .requested import check_words, input_kind
 
 FINDINGS = Grid.for_plugin("tracefindings")
-_NOT_CHECKED = FINDINGS.maker("ImageId", "Finding", "Evidence", "Technique", "Status")
-_OF_PROCESS = FINDINGS.maker(
-    "ImageId", "Severity", "Confidence", "Finding", "PID", "Process", "ProcessOffset", "Evidence", "Group"
-)
-_LOST = FINDINGS.maker("ImageId", "Finding", "PID", "Process", "ProcessOffset", "Evidence", "Status")
-_NOTHING = FINDINGS.maker("ImageId", "Finding", "Evidence")
 NOTHING_FOUND = "nothing_found"
 """The column Finding in the row that stands for no finding."""
 SUMMARY = "summary"
 """The column Finding in the summary row of a process."""
-_FOUND = FINDINGS.maker(*FINDINGS.names)
 
 _BETWEEN = "; "
 
@@ -46,7 +39,6 @@ def summary(image: Image, found: Iterable[Outcome], severity: Collection[str] = 
         found: the outcomes, in the order of their rows
         severity: the severities to count; empty for all
     """
-    image_id = image.service(identity).image_id
     shown: Dict[Tuple[str, int], List[Outcome]] = {}
     for outcome in found:
         if outcome.finding is not None and (not severity or outcome.finding.severity in severity):
@@ -60,19 +52,15 @@ def summary(image: Image, found: Iterable[Outcome], severity: Collection[str] = 
         evidence = f"{counted(len(outcomes), 'finding')}; "
         agree = counted(len(above), "check", "checks agree")
         evidence += f"{agree}: {', '.join(above)}" if above else "none above low"
-        offset = _address(image, space.eprocess or None)
-        row = (
-            image_id,
-            worst.severity,
-            worst.confidence,
-            SUMMARY,
-            or_unreadable(space.pid),
-            or_unreadable(space.known_name),
-            offset,
-            evidence,
-            outcomes[0].story,
-        )
-        yield 0, _OF_PROCESS(*row)
+        cells = {
+            "Severity": worst.severity,
+            "Confidence": worst.confidence,
+            "Finding": SUMMARY,
+            **_process(space.eprocess, space.pid, space.known_name),
+            "Evidence": evidence,
+            "Group": outcomes[0].story,
+        }
+        yield 0, _cells(image, cells)
 
 
 def nothing_found(
@@ -91,7 +79,7 @@ def nothing_found(
     text = f"no finding{least}: {examined.in_words}"
     if findings:
         text += f"; {len(findings)} {'is' if len(findings) == 1 else 'are'} of a lower severity"
-    yield 0, _NOTHING(image.service(identity).image_id, NOTHING_FOUND, text)
+    yield 0, _cells(image, {"Finding": NOTHING_FOUND, "Evidence": text})
 
 
 def rows(
@@ -104,77 +92,85 @@ def rows(
         severity: the severities to show; empty for all. Checks that could not run are always shown
         in_short: give each reason why something was not checked one row, with a count
     """
-    image_id = image.service(identity).image_id
     reasons: Dict[str, List[Outcome]] = {}
     for outcome in found:
         if outcome.finding is None:
             reason = LOST_STACKS if outcome.check is None else outcome.reason
             reasons.setdefault(reason, []).append(outcome)
         elif not severity or outcome.finding.severity in severity:
-            yield 0, _row(image, image_id, outcome)
+            yield 0, _row(image, outcome)
     for outcomes in reasons.values():
         if in_short and len(outcomes) > 1:
-            yield 0, _counted(image_id, outcomes)
+            yield 0, _counted(image, outcomes)
         else:
-            yield from ((0, _not_checked(image, image_id, outcome)) for outcome in outcomes)
+            yield from ((0, _not_checked(image, outcome)) for outcome in outcomes)
 
 
-def _counted(image_id: str, outcomes: Sequence[Outcome]) -> Tuple[object, ...]:
+def _counted(image: Image, outcomes: Sequence[Outcome]) -> Cells:
     """Returns the row of several outcomes with one reason: checks that did not run, or lost stacks."""
-    first, row_status = outcomes[0], text(status(StatusCode.NOT_CHECKED))
+    first = outcomes[0]
     if first.check is None:
         stacks = sum(outcome.stacks for outcome in outcomes)
         processes = counted(len(outcomes), "process", "processes")
         evidence = f"{counted(stacks, 'lost stack')} of {processes}: --unchecked lists them"
-        return _NOT_CHECKED(image_id, LOST_STACKS, evidence, NOT_APPLICABLE, row_status)
+        return _cells(image, {"Finding": LOST_STACKS, "Evidence": evidence}, StatusCode.NOT_CHECKED)
     names = ", ".join(outcome.check.name for outcome in outcomes if outcome.check is not None)
-    checks = f"{counted(len(outcomes), 'check')}: {names}"
-    evidence = ShortText(f"{first.reason}; {checks}", f"{brief_evidence(first.reason)}; {checks}")
-    return _NOT_CHECKED(image_id, first.check.name, evidence, first.check.technique, row_status)
+    checks = f"; {counted(len(outcomes), 'check')}: {names}"
+    return _of_check(image, first.check, first.reason, checks)
 
 
-def _not_checked(image: Image, image_id: str, found: Outcome) -> Tuple[object, ...]:
-    row_status = text(status(StatusCode.NOT_CHECKED))
+def _of_check(image: Image, check: Check, reason: str, more: str = "") -> Cells:
+    """Returns the row of a check that did not run; `more` follows the reason."""
+    evidence = ShortText(reason + more, brief_evidence(reason) + more)
+    cells: Dict[str, object] = {"Finding": check.name, "Evidence": evidence, "Technique": check.technique}
+    return _cells(image, cells, StatusCode.NOT_CHECKED)
+
+
+def _not_checked(image: Image, found: Outcome) -> Cells:
     if found.check is not None:
-        evidence = ShortText(found.reason, brief_evidence(found.reason))
-        return _NOT_CHECKED(image_id, found.check.name, evidence, found.check.technique, row_status)
+        return _of_check(image, found.check, found.reason)
     assert found.process is not None
-    eprocess, pid, process = found.process
-    offset = _address(image, eprocess or None)
-    return _LOST(
-        image_id, LOST_STACKS, or_unreadable(pid), or_unreadable(process), offset, found.reason, row_status
-    )
+    cells = {"Finding": LOST_STACKS, **_process(*found.process), "Evidence": found.reason}
+    return _cells(image, cells, StatusCode.NOT_CHECKED)
 
 
-def _row(image: Image, image_id: str, found: Outcome) -> Tuple[object, ...]:
+def _row(image: Image, found: Outcome) -> Cells:
     finding = found.finding
     assert finding is not None and found.check is not None
-    space = finding.space
-    evidence = finding.evidence
+    space, evidence = finding.space, finding.evidence
     keys = None if finding.stack is None else finding.stack.keys()
-    return _FOUND(
-        image_id,
-        finding.severity,
-        finding.confidence,
-        found.check.name,
-        or_unreadable(space.pid),
-        or_unreadable(space.known_name),
-        _address(image, space.eprocess or None),
-        or_not_applicable(finding.tid),
-        or_not_applicable(finding.kind),
-        or_not_applicable(finding.frame),
-        _address(image, finding.address),
-        _symbol(image, finding),
-        or_not_applicable(finding.how),
-        ShortText(*(with_count(form, found) for form in (evidence, brief_evidence(evidence)))),
-        finding.innocent,
-        found.story,
-        or_not_applicable(next_command(image, found)),
-        finding.technique or found.check.technique,
-        or_not_applicable(None if keys is None else keys.stack),
-        or_not_applicable(finding.trace_id),
-        text(finding.status),
-    )
+    cells = {
+        "Severity": finding.severity,
+        "Confidence": finding.confidence,
+        "Finding": found.check.name,
+        **_process(space.eprocess, space.pid, space.known_name),
+        "TID": finding.tid,
+        "Kind": finding.kind,
+        "Frame": finding.frame,
+        "Address": finding.address,
+        "Symbol": _symbol(image, finding),
+        "How": finding.how,
+        "Evidence": ShortText(*(with_count(form, found) for form in (evidence, brief_evidence(evidence)))),
+        "Innocent": finding.innocent,
+        "Group": found.story,
+        "Next": next_command(image, found),
+        "Technique": finding.technique or found.check.technique,
+        "StackKey": None if keys is None else keys.stack,
+        "TraceId": finding.trace_id,
+    }
+    return _cells(image, cells, finding.status)
+
+
+def _cells(image: Image, cells: Dict[str, object], *faults: Part) -> Cells:
+    """Returns a row; a fault that it has by its nature has the column Status."""
+    own = {"ImageId": image.service(identity).image_id, **cells}
+    if faults:
+        own["Status"] = text(status(*faults))
+    return FINDINGS.cells(own, ("PID", "Process"), image.machine.address_mask)
+
+
+def _process(eprocess: int, pid: Optional[int], name: Optional[str]) -> Dict[str, object]:
+    return {"PID": pid, "Process": name, "ProcessOffset": eprocess or None}
 
 
 def with_count(evidence: str, found: Outcome) -> str:
@@ -185,14 +181,10 @@ def with_count(evidence: str, found: Outcome) -> str:
     return f"{evidence}{_BETWEEN}{found.stacks} {'threads' if of_threads else 'stacks'}"
 
 
-def _symbol(image: Image, finding: Finding) -> object:
+def _symbol(image: Image, finding: Finding) -> Optional[str]:
     if finding.symbol is None or finding.address is None:
-        return or_not_applicable(finding.symbol)
+        return finding.symbol
     return with_address(finding.symbol, image.machine.masked(finding.address))
-
-
-def _address(image: Image, address: Optional[int]) -> object:
-    return NOT_APPLICABLE if address is None else Hex(image.machine.masked(address))
 
 
 def chosen(
@@ -207,7 +199,7 @@ def chosen(
         RenderException: a word does not exist
     """
     words = tuple(plugin.config.get(option) or ())
-    _check_known(option, words, choices)
+    check_words(option, words, choices)
     return words
 
 
@@ -220,17 +212,8 @@ def severities(plugin: interfaces.plugins.PluginInterface) -> Tuple[str, ...]:
     least = plugin.config.get("severity")
     if least is None:
         return SEVERITIES
-    _check_known("severity", [least], SEVERITIES)
+    check_words("severity", [least], SEVERITIES)
     return SEVERITIES[: SEVERITIES.index(least) + 1]
-
-
-def _check_known(option: str, words: Iterable[str], choices: Collection[str]) -> None:
-    unknown = [word for word in words if word not in choices]
-    if unknown:
-        listed = ", ".join(choices)
-        raise exceptions.RenderException(
-            f"--{option}: unknown value {', '.join(unknown)}; choose from {listed}"
-        )
 
 
 def explained(name: str, plugin: interfaces.plugins.PluginInterface) -> interfaces.renderers.TreeGrid:
@@ -242,7 +225,7 @@ def explained(name: str, plugin: interfaces.plugins.PluginInterface) -> interfac
     Raises:
         RenderException: the check does not exist
     """
-    _check_known("explain", [name], CHECKS)
+    check_words("explain", [name], CHECKS)
     columns = [("Finding", str), ("What", str), ("Explanation", str)]
     rows = _explanation(check_named(name), input_kind(plugin))
     return briefgrid.tree(columns, [column for column, _ in columns], rows)

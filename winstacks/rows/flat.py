@@ -5,26 +5,24 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Iterable, Iterator, List, Sequence
+from typing import Iterable, Iterator, List, Sequence
 
-from volatility3.framework import exceptions, interfaces
+from volatility3.framework import interfaces
 
 from ..columns.tables import FLAT, FRAMES, IMAGE, TRACES, WAITS
-from ..columns.words import KINDS, THREAD_KINDS
+from ..columns.words import THREAD_KINDS
 from ..memory.decode.memo import Memo
-from ..memory.image import AddressSpace
 from ..stacklist.frames import MAX_FRAMES, NamedFrame
-from ..stacklist.imagefacts import ImageFacts, Totals, Warnings, gather
+from ..stacklist.imagefacts import Facts, Warnings, gather
 from ..stacklist.stack import StackFilter, StackRecord
 from ..stacklist.tables import FRAME, FlatTables, Values, image_values, json_line
 from ..stacklist.threadwaits import ThreadWaits, WaitRow
-from ..stacklist.traces import Portion, StackCollector, unwatched
+from ..stacklist.traces import StackCollector, unwatched
 from . import requested
-from .command import Command
-from .divided import WorkerPortion
 from .frames import stack_cell
 from .grid import NOT_APPLICABLE, NOT_AVAILABLE, TYPES, UNREADABLE, Hex, Row, grid_of, typed
 from .plugin import OutputFile, columns_tree, shown_columns
+from .stackcommand import StackCommand
 
 _HOW = [column.name for column in FRAMES].index("How") - FRAME - 1
 """Index of How among the cells after Frame; ReturnRegister follows. The second of these cells is Sp."""
@@ -37,38 +35,11 @@ _ABSENT = {
 """Absent value of these columns."""
 
 
-def stack_filter(plugin: interfaces.plugins.PluginInterface, pids: Sequence[int]) -> StackFilter:
-    """Returns the filter of stacks that the options of a plugin describe.
-
-    Args:
-        pids: IDs of the processes that the options select; empty for all
-
-    Raises:
-        RenderException: --kinds names a kind that does not exist
-    """
-    config = plugin.config
-    kinds = tuple(config.get("kinds") or ())
-    unknown = [kind for kind in kinds if kind not in KINDS]
-    if unknown:
-        known = ", ".join(KINDS)
-        raise exceptions.RenderException(f"--kinds: unknown value {', '.join(unknown)}; choose from {known}")
-    return StackFilter(
-        kinds,
-        pids,
-        tuple(config.get("tid") or ()),
-        carve=config.get("carve", False),
-        scan_stacks=config.get("scan_stacks", False),
-        scan_threads=config.get("scan_threads", False),
-        processors=config.get("processors", False),
-    )
-
-
-class FlatCommand(Command[StackRecord, StackRecord]):
+class FlatCommand(StackCommand):
     """The work of a plugin that shows all stacks of an image, from every source.
 
     Attributes:
         table: name of the flat table whose rows the plugin shows
-        totals: counts of all stacks, including those that --find and --unbacked leave out
     """
 
     table = ""
@@ -77,57 +48,12 @@ class FlatCommand(Command[StackRecord, StackRecord]):
 
     def __init__(self, plugin: interfaces.plugins.PluginInterface) -> None:
         super().__init__(plugin)
-        self.totals = Totals()
         self.warnings = Warnings()
 
     @cached_property
     def tables(self) -> FlatTables:
         """Makes the rows of the flat tables."""
         return FlatTables(self.image)
-
-    @cached_property
-    def stacks_wanted(self) -> StackFilter:
-        """The filter of stacks that the options describe.
-
-        Raises:
-            RenderException: --kinds names a kind that does not exist
-        """
-        return stack_filter(self.plugin, self.pids)
-
-    def steps(self) -> Iterator[StackRecord]:
-        return self._collector.list_stacks(self.stacks_wanted, self.totals)
-
-    @cached_property
-    def _collector(self) -> StackCollector:
-        return StackCollector(self.symbolizer, self.named)
-
-    def portions(self) -> List[WorkerPortion]:
-        return [
-            self._portion(portion) for portion in self._collector.portions(self.stacks_wanted, self.totals)
-        ]
-
-    def _portion(self, portion: Portion) -> WorkerPortion:
-        return WorkerPortion(
-            f"Reading the stacks {portion.text}",
-            f"the stacks {portion.text}",
-            lambda: self._collector.stacks_of(portion, self.stacks_wanted, self.totals),
-            lambda: self.standing_for(self._collector.lost(portion, self.stacks_wanted, self.totals)),
-        )
-
-    def take(self) -> Any:
-        totals, self.totals = self.totals, Totals()
-        return totals, super().take()
-
-    def merge(self, counted: Any) -> None:
-        totals, others = counted
-        super().merge(others)
-        self.totals.add(totals)
-
-    def space(self, step: StackRecord) -> AddressSpace:
-        return step.space
-
-    def describe(self, step: StackRecord) -> str:
-        return f"Reading the stacks of kind {step.kind} of process {step.space.pid_text}"
 
     def items(self, step: StackRecord) -> Iterable[StackRecord]:
         for tid in step.tids:
@@ -148,7 +74,7 @@ class FlatCommand(Command[StackRecord, StackRecord]):
         with self.warnings:
             yield from super().generate()
 
-    def facts(self) -> ImageFacts:
+    def facts(self) -> Facts:
         """Returns the identity of the image, and the counts and warnings of reading its stacks."""
         return gather(self.image, self.totals, self.warnings, self.option("sha256"))
 
@@ -278,7 +204,7 @@ class FlatDump:
         self._write("traces", [json_line(TRACES, self._tables.trace(stack))])
         self._write("traceframes", self._tables.frame_lines(stack))
 
-    def finish(self, waits: Iterable[WaitRow], facts: ImageFacts) -> Iterator[Row]:
+    def finish(self, waits: Iterable[WaitRow], facts: Facts) -> Iterator[Row]:
         """Writes the waits and the facts of the image, closes the files, and yields a row for each file."""
         self._write("tracewaits", [json_line(WAITS, self._tables.wait(row)) for row in waits])
         self._write("traceimage", [json_line(IMAGE, image_values(facts))])

@@ -12,6 +12,7 @@ from ..memory.decode.status import status, text
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import ShortText
 from ..stacklist.frames import LINKED_OVER, MAX_FRAMES, NamedFrame, count_unbacked, stack_text
+from ..stacks.decode.frames import Frame
 from .grid import NOT_APPLICABLE, UNPARSABLE, UNREADABLE, Hex, or_unreadable
 
 
@@ -51,6 +52,10 @@ class FramePrinter(Memo[NamedFrame, FrameCells]):
         if frame.name is None:
             return cells
         return (*cells[:-1], text(status(frame.name.status, *(words or (StatusCode.UNSURE,)))))
+
+    def walked(self, frame: NamedFrame, found: Frame) -> FrameCells:
+        """Returns the cells of a frame as a walk found it."""
+        return self[frame] if found.sure else self.guess(frame)
 
 
 def unbacked(frames: Collection[NamedFrame]) -> object:

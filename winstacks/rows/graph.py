@@ -1,29 +1,19 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Options and rows of `windows.tracegraph`, and the files that it and `windows.tracereport` write."""
+"""The rows of `windows.tracegraph`, and the files that it and `windows.tracereport` write."""
 
 from __future__ import annotations
 
-from typing import Collection, Iterable, Iterator, Tuple
+from typing import Iterable, Iterator, Tuple
 
-from volatility3.framework import exceptions, interfaces
+from volatility3.framework import interfaces
 
 from ..memory.decode.status import Part, status, text
 from ..memory.decode.statuscodes import StatusCode
 from .grid import Grid, Row
-from .plugin import FAILED, OutputFile, check_folder
+from .plugin import FAILED, check_folder, write_file
 
 GRID = Grid.for_plugin("tracegraph")
-
-
-def chosen(option: str, words: Collection[str], known: Collection[str]) -> None:
-    """Raises RenderException if an option has a word that does not exist."""
-    unknown = [word for word in words if word not in known]
-    if unknown:
-        listed = ", ".join(known)
-        raise exceptions.RenderException(
-            f"--{option}: unknown value {', '.join(unknown)}; choose from {listed}"
-        )
 
 
 def tree(plugin: interfaces.plugins.PluginInterface, rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
@@ -38,11 +28,7 @@ def tree(plugin: interfaces.plugins.PluginInterface, rows: Iterator[Row]) -> int
 
 def write(plugin: interfaces.plugins.PluginInterface, name: str, pieces: Iterable[str]) -> str:
     """Writes a file; returns the cell for `File output`."""
-    file = OutputFile(plugin, name)
-    for piece in pieces:
-        if not file.write(piece.encode("utf-8", "replace")):
-            break
-    return file.close()
+    return write_file(plugin, name, (piece.encode("utf-8", "replace") for piece in pieces))
 
 
 def row(file_output: str, kind: str, figures: Tuple[int, int, int], *remarks: Part) -> Row:

@@ -114,6 +114,10 @@ class Grid:
                 body.append(f"elif isinstance({place}, int): {place} = {form[COLUMNS[name].type]}")
         return self._compiled(tuple(places.values()), *body, f"return {self._code(names)}")
 
+    def cells(self, cells: Dict[str, object], unreadable: Collection[str], mask: int) -> Cells:
+        """Returns a row of values by column; the other arguments are as in `value_maker`."""
+        return self.value_maker(tuple(cells), unreadable, mask)(*cells.values())
+
     def frames_maker(self, *names: str) -> Callable[..., Iterator[Row]]:
         """Returns a function that makes the rows of a stack's frames, one level below the row of the stack.
 

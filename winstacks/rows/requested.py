@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import os
-from typing import Callable, Dict, Iterator, List, Sequence, Set, Tuple, cast
+from typing import Callable, Collection, Dict, Iterable, Iterator, List, Sequence, Set, Tuple, cast
 
 from volatility3.framework import exceptions, interfaces
 
@@ -43,6 +43,16 @@ def check(plugin: interfaces.plugins.PluginInterface) -> None:
         if value is not None and value < 0:
             option = name.replace("_", "-")
             raise exceptions.RenderException(f"--{option} is {value}: it takes a number of frames, 0 or more")
+
+
+def check_words(option: str, words: Iterable[str], known: Collection[str]) -> None:
+    """Raises RenderException if an option has a word that does not exist."""
+    unknown = [word for word in words if word not in known]
+    if unknown:
+        choices = ", ".join(known)
+        raise exceptions.RenderException(
+            f"--{option}: unknown value {', '.join(unknown)}; choose from {choices}"
+        )
 
 
 def check_tables(plugin: interfaces.plugins.PluginInterface) -> None:

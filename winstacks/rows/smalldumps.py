@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Iterator, List, Optional, Tuple
 
 from ..columns.words import PRODUCTS
-from ..memory.decode.status import NOTHING, Status, StatusItem, status, text
+from ..memory.decode.status import Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import cell, moment
-from ..memory.image import AddressSpace, Image
+from ..memory.image import Image
 from ..minidump import smalldump
 from ..minidump.decode.drivers import Driver, broken_driver, list_drivers, list_unloaded
 from ..minidump.decode.kernelheader import KernelDumpHeader
@@ -23,8 +23,8 @@ from ..stacklist.crash import Crash
 from ..stacklist.decode.bugchecks import bug_check
 from ..traps.decode.record import exception_record
 from . import dumpwords
-from .dumps import GRID
-from .grid import Hex, Row, or_unreadable
+from .dumplists import DumpEntry
+from .grid import Hex
 
 _HEXADECIMAL = (
     *("DirectoryTableBase", "PfnDataBase", "PsLoadedModuleList", "PsActiveProcessHead", "MachineImageType"),
@@ -43,45 +43,37 @@ _SIZES = {
 }
 
 
-class SmallDumpRows:
-    """Makes the rows.
+class SmallDumpEntries:
+    """Makes the entries.
 
     Args:
-        space: the process that crashed
         crash: the crash and its stack, None without a bug check
     """
 
-    def __init__(
-        self, image: Image, dump: TriageDump, space: AddressSpace, crash: Optional[Crash] = None
-    ) -> None:
+    def __init__(self, image: Image, dump: TriageDump, crash: Optional[Crash] = None) -> None:
         self._image = image
         self._dump = dump
-        self._space = space
         self._crash = crash
-        self._member = GRID.maker("PID", "Process", "Member", "Value", "Status")
-        self._driver = GRID.maker(
-            "PID", "Process", "Member", "Value", "Frame", "Address", "Symbol", "How", "Status"
-        )
 
-    def rows(self) -> Iterator[Row]:
-        """Yields all rows."""
+    def entries(self) -> Iterator[DumpEntry]:
+        """Yields all entries."""
         dump = self._dump
         header = dump.header
         ranges, row_status = smalldump.memory(dump)
         name = "DUMP_HEADER64" if header.wide else "DUMP_HEADER"
-        yield self._row(0, name, f"{dump.size} bytes", status(dump.status, row_status))
+        yield DumpEntry(0, name, f"{dump.size} bytes", status(dump.status, row_status))
         for member in _header(header):
-            yield self._row(1, *member)
+            yield DumpEntry(1, *member)
         yield from self._bug_check(header)
         yield from self._exception()
         if self._dump.header_only:
             return
-        yield self._row(0, "TRIAGE_DUMP64" if header.wide else "TRIAGE_DUMP32", f"at {header.size:#x}")
+        yield DumpEntry(0, "TRIAGE_DUMP64" if header.wide else "TRIAGE_DUMP32", f"at {header.size:#x}")
         for part in self._parts():
-            yield self._row(1, part.name, f"{part.size} bytes at {part.offset:#x}", part.status)
+            yield DumpEntry(1, part.name, f"{part.size} bytes at {part.offset:#x}", part.status)
         blocks, wrong = dump.blocks()
-        yield self._row(1, "DataBlocksCount", str(len(blocks)), wrong)
-        yield self._row(1, "bytes of memory", str(sum(memory_range.length for memory_range in ranges)))
+        yield DumpEntry(1, "DataBlocksCount", str(len(blocks)), wrong)
+        yield DumpEntry(1, "bytes of memory", str(sum(memory_range.length for memory_range in ranges)))
         yield from self._drivers()
 
     def _parts(self) -> List[Part]:
@@ -91,55 +83,52 @@ class SmallDumpRows:
         parts += [self._dump.part(name, sizes.get(name)) for name in _PARTS]
         return [part for part in parts if part.offset or part.status]
 
-    def _bug_check(self, header: KernelDumpHeader) -> Iterator[Row]:
+    def _bug_check(self, header: KernelDumpHeader) -> Iterator[DumpEntry]:
         if header.BugCheckCode is None:
-            yield self._row(0, "BugCheckCode", "", status(StatusCode.UNREADABLE))
+            yield DumpEntry(0, "BugCheckCode", "", status(StatusCode.UNREADABLE))
             return
         known = bug_check(header.BugCheckCode)
-        yield self._row(0, "BugCheckCode", known.shown)
+        yield DumpEntry(0, "BugCheckCode", known.shown)
         for number, (value, meaning) in enumerate(zip(header.BugCheckParameters, known.parameters), 1):
             shown = f"{value:#x}" + (f": {meaning}" if meaning else "")
-            yield self._row(1, f"BugCheckParameter{number}", shown)
+            yield DumpEntry(1, f"BugCheckParameter{number}", shown)
         broken = broken_driver(self._dump)
         if broken is not None:
-            yield self._row(1, "BrokenDriver", cell(broken))
+            yield DumpEntry(1, "BrokenDriver", cell(broken))
         for driver in () if self._crash is None else self._crash.drivers:
             unsure = None if driver.walked.sure else StatusCode.UNSURE
-            address = Hex(self._image.machine.masked(driver.walked.address))
-            frame = driver.number, address, driver.frame.shown, driver.walked.how
-            yield (
+            yield DumpEntry(
                 1,
-                self._driver(*self._key, "driver on the stack", driver.words, *frame, text(status(unsure))),
+                "driver on the stack",
+                driver.words,
+                status(unsure),
+                Hex(self._image.machine.masked(driver.walked.address)),
+                frame=driver.number,
+                symbol=driver.frame.shown,
+                how=driver.walked.how,
             )
 
-    def _exception(self) -> Iterator[Row]:
+    def _exception(self) -> Iterator[DumpEntry]:
         """Yields the EXCEPTION_RECORD of the dump."""
         part = self._dump.exception
         record = exception_record(part.data, self._dump.header.wide)
         if record is None:
-            yield self._row(0, "EXCEPTION_RECORD", "", status(part.status, StatusCode.UNREADABLE))
+            yield DumpEntry(0, "EXCEPTION_RECORD", "", status(part.status, StatusCode.UNREADABLE))
             return
-        yield self._row(0, "EXCEPTION_RECORD", f"{part.size} bytes at {part.offset:#x}", part.status)
+        yield DumpEntry(0, "EXCEPTION_RECORD", f"{part.size} bytes at {part.offset:#x}", part.status)
         for name, value in record:
             words = dumpwords.WORDS.get(name)
-            yield self._row(1, name, words(value) if words else f"{value:#x}")
+            yield DumpEntry(1, name, words(value) if words else f"{value:#x}")
 
-    def _drivers(self) -> Iterator[Row]:
+    def _drivers(self) -> Iterator[DumpEntry]:
         drivers, row_status = list_drivers(self._dump)
-        yield self._row(0, "DriverCount", str(len(drivers)), row_status)
+        yield DumpEntry(0, "DriverCount", str(len(drivers)), row_status)
         for driver in drivers:
-            yield self._row(1, *_driver(driver))
+            yield DumpEntry(1, *_driver(driver))
         unloaded, row_status = list_unloaded(self._dump)
-        yield self._row(0, "unloaded drivers", str(len(unloaded)), row_status)
+        yield DumpEntry(0, "unloaded drivers", str(len(unloaded)), row_status)
         for one in unloaded:
-            yield self._row(1, cell(one.name), f"{one.start:#x}-{one.end - 1:#x}")
-
-    def _row(self, depth: int, name: str, value: str, row_status: Status = NOTHING) -> Row:
-        return depth, self._member(*self._key, name, value, text(row_status))
-
-    @property
-    def _key(self) -> Tuple[object, object]:
-        return or_unreadable(self._space.pid), or_unreadable(self._space.known_name)
+            yield DumpEntry(1, cell(one.name), f"{one.start:#x}-{one.end - 1:#x}")
 
 
 def _header(header: KernelDumpHeader) -> Iterator[Tuple[str, str]]:

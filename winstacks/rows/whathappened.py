@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from typing import Iterator, List, Optional
 
-from ..memory.decode.status import NOTHING, Status, has_status, status, text
+from ..memory.decode.status import NOTHING, has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import cell, moment
 from ..memory.image import AddressSpace, Image
 from ..stacklist.crash import Crash
 from ..stacklist.machine import machine_facts
-from .dumps import GRID
-from .grid import Row, or_unreadable
+from .dumplists import DumpEntry
 
 MOST = 10
 """The most rows."""
@@ -36,7 +35,7 @@ _DOUBTFUL = (
 
 
 class WhatHappened:
-    """Makes the rows.
+    """Makes the entries.
 
     Args:
         crash: the crash, None if the dump is of none
@@ -52,37 +51,36 @@ class WhatHappened:
         self._crash = crash
         self._lacks = lacks
         self._blamed = blamed
-        self._member = GRID.maker("PID", "Process", "Member", "Value", "Status")
 
-    def rows(self) -> Iterator[Row]:
-        """Yields the rows, at most MOST."""
+    def entries(self) -> Iterator[DumpEntry]:
+        """Yields the entries, at most MOST."""
         before, after = [*self._what()], [*self._driver(), *self._windows()]
         yield from before
         yield from self._frames(MOST - len(before) - len(after))
         yield from after
 
-    def _what(self) -> Iterator[Row]:
+    def _what(self) -> Iterator[DumpEntry]:
         """Yields the rows about the crash, its place, and its process and thread."""
         crash = self._crash
         if crash is None:
-            yield self._row("Crash", "none: the file has no exception and no bug check")
+            yield DumpEntry(0, "Crash", "none: the file has no exception and no bug check")
         else:
-            yield self._row("Crash", crash.words)
+            yield DumpEntry(0, "Crash", crash.words)
             if crash.bug_check:
-                yield self._row("Parameters", " ".join(f"{value:#x}" for value in crash.parameters))
+                yield DumpEntry(0, "Parameters", " ".join(f"{value:#x}" for value in crash.parameters))
             place = crash.place
             if place is None:
-                yield self._row("At", "", status(StatusCode.NO_SAVED_REGISTERS))
+                yield DumpEntry(0, "At", "", status(StatusCode.NO_SAVED_REGISTERS))
             elif crash.stack is not None and has_status(crash.stack.status, StatusCode.HEADER_ONLY):
                 # The file has no modules at all: `no module` would say that the place is in none.
-                yield self._row("At", f"{place.address:#x}", status(StatusCode.HEADER_ONLY))
+                yield DumpEntry(0, "At", f"{place.address:#x}", status(StatusCode.HEADER_ONLY))
             else:
                 faults = NOTHING if place.name is None else place.name.status
                 uncertain = StatusCode.UNSURE if has_status(faults, *_DOUBTFUL) else None
-                yield self._row("At", f"{place.shown} ({place.address:#x})", status(uncertain))
+                yield DumpEntry(0, "At", f"{place.shown} ({place.address:#x})", status(uncertain))
         yield self._process()
 
-    def _process(self) -> Row:
+    def _process(self) -> DumpEntry:
         stack = None if self._crash is None else self._crash.stack
         space = self._space if stack is None else stack.space
         name = space.known_name or "unknown"
@@ -93,26 +91,26 @@ class WhatHappened:
         said = tuple(item for item in known if item.code in _OF_PROCESS)
         if has_status(said, StatusCode.HEADER_ONLY):
             said = status(StatusCode.HEADER_ONLY)
-        return self._row("Process", shown, said)
+        return DumpEntry(0, "Process", shown, said)
 
-    def _frames(self, room: int) -> Iterator[Row]:
+    def _frames(self, room: int) -> Iterator[DumpEntry]:
         """Yields the frames behind the first one, as many as there is room for."""
         stack = None if self._crash is None else self._crash.stack
         frames = [] if stack is None else list(zip(stack.frames, stack.walked))[1 : room + 1]
         for number, (frame, walked) in enumerate(frames, 1):
-            yield self._row(
-                f"Frame {number}", frame.shown, status(None if walked.sure else StatusCode.UNSURE)
+            yield DumpEntry(
+                0, f"Frame {number}", frame.shown, status(None if walked.sure else StatusCode.UNSURE)
             )
 
-    def _driver(self) -> Iterator[Row]:
+    def _driver(self) -> Iterator[DumpEntry]:
         driver = None if self._crash is None else self._crash.driver
         words = [] if driver is None else [driver.words]
         words += [f"blamed by the kernel: {cell(self._blamed)}"] if self._blamed else []
         if words:
             guessed = driver is not None and not driver.walked.sure
-            yield self._row("Driver", ", ".join(words), status(StatusCode.UNSURE if guessed else None))
+            yield DumpEntry(0, "Driver", ", ".join(words), status(StatusCode.UNSURE if guessed else None))
 
-    def _windows(self) -> Iterator[Row]:
+    def _windows(self) -> Iterator[DumpEntry]:
         facts = self._image.service(machine_facts)
         kernel, clock = facts.kernel(), facts.clock()
         words = [f"build {kernel.build}"] if kernel.build else []
@@ -120,9 +118,5 @@ class WhatHappened:
         words += [f"{kernel.processors} processors"] if kernel.processors else []
         time = None if clock.capture_time is None else moment(clock.capture_time)
         words += [] if time is None else [f"{time:%Y-%m-%d %H:%M:%S} UTC"]
-        yield self._row("Windows", ", ".join(words), clock.status)
-        yield self._row("Lacks", ", ".join(self._lacks) or "nothing")
-
-    def _row(self, name: str, value: str, row_status: Status = NOTHING) -> Row:
-        key = or_unreadable(self._space.pid), or_unreadable(self._space.known_name)
-        return 0, self._member(*key, name, value, text(row_status))
+        yield DumpEntry(0, "Windows", ", ".join(words), clock.status)
+        yield DumpEntry(0, "Lacks", ", ".join(self._lacks) or "nothing")

@@ -12,7 +12,7 @@ an address space is named once, for the tables of all plugins.
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Callable, Collection, Dict, Iterable, List, NamedTuple, Optional, Protocol, Tuple
+from typing import Callable, Collection, Dict, Iterable, List, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 from ..columns.dictionary import STACK_SEPARATOR
 from ..columns.words import IMAGE, UNBACKED, UNKNOWN
@@ -26,6 +26,7 @@ from ..names.places import FUZZY
 from ..names.symbolizer import AddressNamer, Name, Symbolizer
 from ..names.usermodules import vad_at
 from ..process.presentcode import CodeHere, PresentCode
+from ..stacks.decode.frames import Frame
 from ..tracedb.decode.recorded import RecordedStack
 from .decode import keys
 from .decode.keys import KeyPart
@@ -142,7 +143,7 @@ class NamedFrame:
 
 
 class _FoundFacts(NamedTuple):
-    """The facts about a frame that another process has found."""
+    """The facts about a frame that another process has found, or of one that is not in the image."""
 
     found: FrameDetails
     found_code: Optional[CodeHere]
@@ -170,27 +171,9 @@ def count_unbacked(frames: Iterable[NamedFrame]) -> Optional[int]:
     return None if None in counted else sum(map(bool, counted))
 
 
-class NoFacts:
-    """The facts about an address that is not in the image.
-
-    Args:
-        word: the word of Status that says why
-    """
-
-    def __init__(self, word: StatusCode) -> None:
-        self._details = FrameDetails(keys.UNREADABLE, status(word))
-
-    def details(self, frame: NamedFrame) -> FrameDetails:
-        """Returns the word alone."""
-        return self._details
-
-    def code(self, frame: NamedFrame) -> CodeHere:
-        """Returns nothing."""
-        return CodeHere()
-
-
 def _missing(word: StatusCode) -> NamedFrame:
-    return NamedFrame(None, None, f"<{word.value}>", NoFacts(word))
+    details = FrameDetails(keys.UNREADABLE, status(word))
+    return NamedFrame(None, None, f"<{word.value}>", _FoundFacts(details, CodeHere()))
 
 
 NOT_THERE = _missing(StatusCode.UNREADABLE)
@@ -223,7 +206,8 @@ class NamedFrames:
         if frames is None:
             for dropped in self._kept.keys() - self._symbolizer.kept_namers():
                 self._count -= self._kept.pop(dropped).forget()
-            facts = _Facts(names, self._identities.for_space(names), self._pages, space)
+            modules = self._identities.for_space(names)
+            facts = [_Facts(names, modules, self._pages, space, back) for back in (0, 1)]
             frames = SpaceFrames(names, facts, self._grow)
         self._kept[names] = frames
         return frames
@@ -242,19 +226,20 @@ class SpaceFrames:
     """Looks up the frames of one address space.
 
     Args:
+        facts: finds the facts about interrupted instructions, and those about return addresses
         grow: function that is called before a frame is stored
 
     Attributes:
         any_unbacked: whether Unbacked counts, or may count, any frame that was looked up so far
     """
 
-    def __init__(self, names: AddressNamer, facts: _Facts, grow: Callable[[], None]) -> None:
+    def __init__(self, names: AddressNamer, facts: Sequence[_Facts], grow: Callable[[], None]) -> None:
         self.any_unbacked = False
         self._names = names
         self._grow = grow
         # Frames refer to these objects and not to their SpaceFrames, which refers to them: no reference cycle
         # arises.
-        self._of_return, self._of_instruction = _AtReturn(facts), _AtInstruction(facts)
+        self._facts = facts
         self._returns: Memo[Optional[int], NamedFrame] = Memo(self._return)
         self._exact: Memo[Optional[int], NamedFrame] = Memo(self._interrupted)
 
@@ -279,6 +264,10 @@ class SpaceFrames:
         """Returns the frames of a recorded stack, innermost first."""
         return self.stack(stack.frames, stack.freed)
 
+    def name_walked(self, frames: Iterable[Frame]) -> List[NamedFrame]:
+        """Returns the frames of a walked stack, innermost first."""
+        return [self.frame(frame.address, frame.returns) for frame in frames]
+
     def frame(self, address: Optional[int], returns: bool = True) -> NamedFrame:
         """Returns one frame.
 
@@ -299,7 +288,7 @@ class SpaceFrames:
         if address is None:
             return NOT_THERE
         name = self._names.name(address, returns)
-        frame = NamedFrame(address, name, name.symbol, self._of_return if returns else self._of_instruction)
+        frame = NamedFrame(address, name, name.symbol, self._facts[returns])
         self.any_unbacked = self.any_unbacked or frame.unbacked is not False
         return frame
 
@@ -309,38 +298,41 @@ class _Facts:
 
     Args:
         space: the address space, or a half of it
+        back: 1 for return addresses, which belong to the code one byte before them; 0 for addresses of
+            interrupted instructions
     """
 
     def __init__(
-        self, names: AddressNamer, modules: SpaceModules, pages: PresentCode, space: AddressSpace
+        self, names: AddressNamer, modules: SpaceModules, pages: PresentCode, space: AddressSpace, back: int
     ) -> None:
         self._names = names
         self._modules = modules
         self._pages = pages
         self._space = space
+        self._back = back
 
-    def find_code(self, frame: NamedFrame, back: int) -> CodeHere:
+    def code(self, frame: NamedFrame) -> CodeHere:
         """Returns what the pages of a frame show; the bytes only of code that no file has."""
         address, name = frame.address, frame.name
         assert address is not None
         if name is None or not name.backing:
             return CodeHere()
         process = self._names.process
-        vad = None if process is None else vad_at(process.vads, address - back)
+        vad = None if process is None else vad_at(process.vads, address - self._back)
         leading, trailing = self._pages.around(self._space, address) if frame.unbacked else (None, None)
         return CodeHere(
-            self._pages.protection(self._space, vad, address - back),
+            self._pages.protection(self._space, vad, address - self._back),
             self._pages.private_bytes(self._space, vad),
             leading,
             trailing,
         )
 
-    def find_details(self, frame: NamedFrame, back: int) -> FrameDetails:
-        """Returns the module and the memory of an address, which belongs to the code `back` bytes before."""
+    def details(self, frame: NamedFrame) -> FrameDetails:
+        """Returns the module and the memory of an address."""
         address, name = frame.address, frame.name
         assert address is not None
         assert name is not None
-        lookup = address - back
+        lookup = address - self._back
         process = self._names.process
         vad = vad_at(process.vads, lookup) if name.backing and process is not None else None
         protection = None if vad is None else vad.protection_name
@@ -365,26 +357,3 @@ class _Facts:
             None if function is None else function[1],
             None if function is None else rva - function[0],
         )
-
-
-class _AtReturn:
-    """The facts about return addresses, which belong to the code one byte before them."""
-
-    back = 1
-
-    def __init__(self, facts: _Facts) -> None:
-        self._facts = facts
-
-    def details(self, frame: NamedFrame) -> FrameDetails:
-        """Returns the module and the memory there."""
-        return self._facts.find_details(frame, self.back)
-
-    def code(self, frame: NamedFrame) -> CodeHere:
-        """Returns the facts that the pages there show."""
-        return self._facts.find_code(frame, self.back)
-
-
-class _AtInstruction(_AtReturn):
-    """The facts about addresses of interrupted instructions."""
-
-    back = 0

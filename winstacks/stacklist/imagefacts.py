@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import logging
 import types
-from typing import Dict, Hashable, List, NamedTuple, Optional, Tuple, Type
+from typing import Any, Dict, Hashable, List, NamedTuple, Optional, Tuple, Type
 
 from volatility3.framework import constants
 
@@ -181,101 +181,39 @@ class Identity(NamedTuple):
     status: Status
 
 
-class ImageFacts(NamedTuple):
-    """The facts about an image. The fields are the columns of `tables.IMAGE` in their order.
+Facts = Dict[str, Any]
+"""The facts about an image, by the columns of `tables.IMAGE`. Times are FILETIMEs.
 
-    Times are FILETIMEs. An unknown value is None, an unknown text is empty.
-    """
-
-    image_id: str
-    schema: int
-    files: str
-    volatility_version: str
-    plugin_version: str
-    kernel_build: Optional[int]
-    build_lab: str
-    product: str
-    arch: str
-    processors: Optional[int]
-    capture_time: Optional[int]
-    boot_time: Optional[int]
-    boot_time_source: str
-    time_zone_bias: Optional[int]
-    computer_name: str
-    processes: int
-    processes_found_otherwise: int
-    processes_unreadable: int
-    threads: Optional[int]
-    stacks: Optional[int]
-    stacks_incomplete: Optional[int]
-    databases: Optional[int]
-    stacks_known: str
-    stacks_read: str
-    structures_absent: str
-    warnings: int
-    warning_text: str
-    status: Status
-    input_kind: str
-    completeness: str
-    bug_check_code: Optional[int]
-    bug_check: str
-    bug_check_parameters: str
-    truncated: Optional[bool]
-    missing_share: Optional[int]
-    crash_code: Optional[int]
-    crash_name: str
-    crash_parameters: str
-    crash_address: str
-    crash_symbol: str
-    crash_module: str
-    crash_driver: str
-    crash_pid: Optional[int]
-    crash_process: str
-    crash_tid: Optional[int]
-    crash_trace_id: str
-    crash_key: str
-    crash_stack: str
+An unknown value is None or has no entry, an unknown text may be empty.
+"""
 
 
-class _CrashFacts(NamedTuple):
-    """The facts about a crash, as `ImageFacts` has them."""
-
-    crash_code: Optional[int] = None
-    crash_name: str = ""
-    crash_parameters: str = ""
-    crash_address: str = ""
-    crash_symbol: str = ""
-    crash_module: str = ""
-    crash_driver: str = ""
-    crash_pid: Optional[int] = None
-    crash_process: str = ""
-    crash_tid: Optional[int] = None
-    crash_trace_id: str = ""
-    crash_key: str = ""
-    crash_stack: str = ""
-
-
-def _crash_facts(crash: Optional[Crash]) -> _CrashFacts:
-    """Returns the facts about a crash; all are unknown without one."""
+def _crash_facts(crash: Optional[Crash]) -> Facts:
+    """Returns the facts about a crash; empty without one."""
     if crash is None:
-        return _CrashFacts()
-    told = _CrashFacts(crash.code, crash.name, " ".join(f"{value:#x}" for value in crash.parameters))
+        return {}
+    facts = {
+        "CrashCode": crash.code,
+        "CrashName": crash.name,
+        "CrashParameters": " ".join(f"{value:#x}" for value in crash.parameters),
+    }
     stack, place, driver = crash.stack, crash.place, crash.driver
     if stack is None:
-        return told
+        return facts
     stack_keys = stack.keys()
-    return told._replace(
-        crash_address="" if place is None else f"{place.address:#x}",
-        crash_symbol="" if place is None else place.shown,
-        crash_module="" if place is None else place.details.module or "",
-        crash_driver="" if driver is None else driver.frame.details.module or "",
-        crash_pid=stack.space.pid,
-        crash_process=stack.space.known_name or "",
-        crash_tid=stack.tid,
-        crash_trace_id=stack.trace_id,
-        crash_key="" if stack_keys is None else stack_keys.stack,
-        crash_stack=stack_text(stack.frames) if stack.frames else "",
-    )
+    return {
+        **facts,
+        "CrashAddress": None if place is None else f"{place.address:#x}",
+        "CrashSymbol": None if place is None else place.shown,
+        "CrashModule": None if place is None else place.details.module,
+        "CrashDriver": None if driver is None else driver.frame.details.module,
+        "CrashPID": stack.space.pid,
+        "CrashProcess": stack.space.known_name,
+        "CrashTID": stack.tid,
+        "CrashTraceId": stack.trace_id,
+        "CrashKey": None if stack_keys is None else stack_keys.stack,
+        "CrashStack": stack_text(stack.frames),
+    }
 
 
 def identity(image: Image) -> Identity:
@@ -287,7 +225,7 @@ def identity(image: Image) -> Identity:
     return Identity(identified.image_id, files, clock, status(unread, clock.status))
 
 
-def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = False) -> ImageFacts:
+def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = False) -> Facts:
     """Returns the facts about an image, and the counts of a walk over it. Call this after the walk.
 
     Args:
@@ -314,46 +252,46 @@ def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = Fals
     )
     # A process whose _EPROCESS cannot be read has no address space.
     readable = sum(bool(space.layer_name) for space in spaces)
-    return ImageFacts(
-        image_id=identity_facts.image_id,
-        schema=SCHEMA,
-        files=_files(identity_facts.files, digests),
-        volatility_version=constants.PACKAGE_VERSION,
-        plugin_version=VERSION,
-        kernel_build=kernel.build,
-        build_lab=kernel.build_lab,
-        product=kernel.product,
-        arch=image.arch,
-        processors=kernel.processors,
-        capture_time=identity_facts.clock.capture_time,
-        boot_time=identity_facts.clock.boot_time,
-        boot_time_source=identity_facts.clock.source,
-        time_zone_bias=identity_facts.clock.bias,
-        computer_name=name.name,
-        processes=len(process_statuses),
-        processes_found_otherwise=sum(
+    return {
+        "ImageId": identity_facts.image_id,
+        "Schema": SCHEMA,
+        "Files": _files(identity_facts.files, digests),
+        "VolatilityVersion": constants.PACKAGE_VERSION,
+        "PluginVersion": VERSION,
+        "KernelBuild": kernel.build,
+        "BuildLab": kernel.build_lab,
+        "Product": kernel.product,
+        "Arch": image.arch,
+        "Processors": kernel.processors,
+        "CaptureTime": identity_facts.clock.capture_time,
+        "BootTime": identity_facts.clock.boot_time,
+        "BootTimeSource": identity_facts.clock.source,
+        "TimeZoneBias": identity_facts.clock.bias,
+        "ComputerName": name.name,
+        "Processes": len(process_statuses),
+        "ProcessesFoundOtherwise": sum(
             has_status(process, StatusCode.NOT_IN_THE_PROCESS_LIST) for process in process_statuses
         ),
-        processes_unreadable=max(len(process_statuses) - readable, 0),
-        threads=totals.threads if totals.walked_threads else None,
-        stacks=totals.stacks if totals.walked_threads else None,
-        stacks_incomplete=totals.incomplete if totals.walked_threads else None,
-        databases=totals.databases if totals.walked_databases else None,
-        stacks_known=json.dumps(totals.known, sort_keys=True),
-        stacks_read=json.dumps(totals.read, sort_keys=True),
-        structures_absent=json.dumps(totals.absent, sort_keys=True),
-        warnings=warnings.count,
-        warning_text=WARNING_SEPARATOR.join(warnings.texts),
-        status=image_status,
-        input_kind=input_facts.kind,
-        completeness=input_facts.completeness,
-        bug_check_code=input_facts.bug_check,
-        bug_check="" if input_facts.bug_check is None else bug_check(input_facts.bug_check).name,
-        bug_check_parameters=" ".join(f"{parameter:#x}" for parameter in input_facts.parameters),
-        truncated=length.truncated,
-        missing_share=length.share,
-        **_crash_facts(crash_of(input_facts, totals.crash))._asdict(),
-    )
+        "ProcessesUnreadable": max(len(process_statuses) - readable, 0),
+        "Threads": totals.threads if totals.walked_threads else None,
+        "Stacks": totals.stacks if totals.walked_threads else None,
+        "StacksIncomplete": totals.incomplete if totals.walked_threads else None,
+        "Databases": totals.databases if totals.walked_databases else None,
+        "StacksKnown": json.dumps(totals.known, sort_keys=True),
+        "StacksRead": json.dumps(totals.read, sort_keys=True),
+        "StructuresAbsent": json.dumps(totals.absent, sort_keys=True),
+        "Warnings": warnings.count,
+        "WarningText": WARNING_SEPARATOR.join(warnings.texts),
+        "Status": image_status,
+        "InputKind": input_facts.kind,
+        "Completeness": input_facts.completeness,
+        "BugCheckCode": input_facts.bug_check,
+        "BugCheck": "" if input_facts.bug_check is None else bug_check(input_facts.bug_check).name,
+        "BugCheckParameters": " ".join(f"{parameter:#x}" for parameter in input_facts.parameters),
+        "Truncated": length.truncated,
+        "MissingShare": length.share,
+        **_crash_facts(crash_of(input_facts, totals.crash)),
+    }
 
 
 def _files(files: List[ImageFile], digests: List[Optional[str]]) -> str:

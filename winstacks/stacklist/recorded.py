@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
-from typing import Collection, Dict, Iterable, Iterator, Optional, Tuple
+from functools import cached_property
+from typing import Collection, Dict, Iterator, Optional, Tuple
 
 from ..columns.words import HANDLE, HEAP, HEAPLOG, LOCK, OBJECT, STD, WAITING
-from ..handles.lister import ActingSpaces, HandleEvents
+from ..handles.lister import ActingSpaces, handle_events
 from ..handles.rings import HandleEvent
 from ..heaps.decode.block import TraceGroup
 from ..heaps.decode.contents import HeapOwner
@@ -44,27 +45,34 @@ MAX_COUNTED = 1 << 24
 _MOST = (1 << 63) - 1
 
 
-class DatabaseStacks:
-    """Lists the traces of stack trace databases and of the heaps' trace logs."""
+class RecordedStacks:
+    """Lists the recorded stacks of an image. What a list needs is made when it is first asked for: a missing
+    symbol costs only its own stacks.
+    """
 
     def __init__(self, image: Image, frames: NamedFrames, databases: Databases) -> None:
         self._image = image
+        self._kernel = image.kernel
         self._frames = frames
         self._databases = databases
 
-    def of_space(
-        self,
-        space: AddressSpace,
-        kinds: Iterable[str] = (STD, HEAPLOG),
-        carve: bool = False,
-        totals: Optional[Totals] = None,
+    @cached_property
+    def _heaps(self) -> Heaps:
+        return Heaps(self._image, self._databases)
+
+    @cached_property
+    def _locks(self) -> LockLister:
+        return LockLister(self._image, self._databases)
+
+    def of_databases(
+        self, kinds: Collection[str], carve: bool, space: AddressSpace, totals: Totals
     ) -> Iterator[StackRecord]:
-        """Yields the traces of an address space, and rows for those that cannot be read.
+        """Yields the traces of databases and trace logs, and rows for those that cannot be read.
 
         Args:
             carve: whether to add freed and orphan entries, and databases to which no pointer leads
         """
-        distinct, totals = Distinct(), totals or Totals()
+        distinct = Distinct()
         search_result = self._databases.search(space, carve)
         flags = globalflag.read(self._image, space)
         missing = self._databases.missing(space, search_result, flags)
@@ -98,13 +106,7 @@ class DatabaseStacks:
         missing = self._counted(database, opened) - indexed
         if missing > 0 and opened is not None and _is_unread(opened):
             database_status = status(StatusItem(StatusCode.TRACES_UNREADABLE, missing))
-            yield gap(
-                database.kind,
-                distinct.gap(database.kind, database.space, database_status, database.address),
-                database.space,
-                database_status,
-                database.address,
-            )
+            yield distinct.lost(database.kind, database.space, database_status, database.address)
 
     @staticmethod
     def _counted(database: Database, opened: Optional[Opened]) -> int:
@@ -136,21 +138,8 @@ class DatabaseStacks:
             full=full,
         )
 
-
-def _is_unread(opened: Opened) -> bool:
-    """Returns whether used parts of a database are not in the image."""
-    return bool(opened.figures().unreadable if isinstance(opened, HeapLog) else opened.unreadable)
-
-
-class HeapStacks:
-    """Lists the stacks that allocated heap blocks, and that created heaps and their segments."""
-
-    def __init__(self, frames: NamedFrames, heaps: Heaps) -> None:
-        self._frames = frames
-        self._heaps = heaps
-
-    def of_space(self, space: AddressSpace) -> Iterator[StackRecord]:
-        """Yields the stacks of one half of a process, and rows for those that cannot be read.
+    def of_heaps(self, space: AddressSpace, _: Totals) -> Iterator[StackRecord]:
+        """Yields the stacks that allocated heap blocks, and that created heaps and their segments.
 
         A heap or segment without a recorded creator gets a row only if it is damaged.
         """
@@ -205,23 +194,12 @@ class HeapStacks:
             full=trace.full,
         )
 
-
-class LockStacks:
-    """Lists the stacks that created locks."""
-
-    def __init__(self, frames: NamedFrames, locks: LockLister) -> None:
-        self._frames = frames
-        self._locks = locks
-
-    def of_space(self, space: AddressSpace) -> Iterator[StackRecord]:
-        """Yields the stacks that created the locks of an address space, and rows for unreadable ones.
-
-        A lock without a recorded stack gets no row.
-        """
+    def of_locks(self, space: AddressSpace, _: Totals) -> Iterator[StackRecord]:
+        """Yields the stacks that created locks; a lock without a recorded stack gets no row."""
         distinct = Distinct()
         for lock in self._locks.list_created(space):
             if isinstance(lock, Gap):
-                yield gap(LOCK, distinct.gap(LOCK, space, lock.status), space, lock.status)
+                yield distinct.lost(LOCK, space, lock.status)
             elif lock.back_trace_index != 0 or lock.creator_address:
                 yield self._lock(space, lock, distinct)
 
@@ -245,52 +223,24 @@ class LockStacks:
             full=lock.stack.full,
         )
 
-
-def _owners(lock: Lock) -> Tuple[int, ...]:
-    """Returns the IDs of the threads that own a lock, each once; an exclusive owner comes first."""
-    owners = [lock.owner, *(owner.owner for owner in lock.owners if owner.kind != WAITING)]
-    return tuple(dict.fromkeys(owner.tid for owner in owners if owner is not None))
-
-
-def _owned(lock: Lock, tids: Tuple[int, ...]) -> Status:
-    """Returns the additions to a lock's status for its owners, whose IDs are `tids`."""
-    several = (
-        StatusItem(StatusCode.OWNED_BY, members=tuple(map(str, tids[:MAX_OWNERS]))) if len(tids) > 1 else None
-    )
-    more = StatusItem(StatusCode.MORE_OWNERS, len(tids) - MAX_OWNERS) if len(tids) > MAX_OWNERS else None
-    return status(*(owner.status for owner in lock.owners), several, more)
-
-
-class HandleStacks:
-    """Lists the stacks that opened, closed and created handles."""
-
-    def __init__(self, image: Image, frames: NamedFrames, handles: HandleEvents) -> None:
-        self._frames = frames
-        self._handles = handles
-        self._natives = handles.list_spaces()
-        self._acting = ActingSpaces(image, self._natives)
-
-    def list_stacks(self, pids: Collection[int] = ()) -> Iterator[StackRecord]:
-        """Yields the events of processes, and rows for those that cannot be read.
-
-        Args:
-            pids: PIDs to list; all when empty
-        """
-        for space in self._natives:
+    def of_handles(self, pids: Collection[int], _: Totals) -> Iterator[StackRecord]:
+        """Yields the stacks that opened, closed and created handles; of all processes if `pids` is empty."""
+        handles = self._image.service(handle_events)(self._databases)
+        natives = handles.list_spaces()
+        acting = ActingSpaces(self._image, natives)
+        for space in natives:
             if pids and space.pid not in pids:
-                self._handles.pass_over(space)
+                handles.pass_over(space)
                 continue
             distinct, newer = Distinct(), 0
-            for event in self._handles.list_events(space):
+            for event in handles.list_events(space):
                 if isinstance(event, Gap):
-                    key = distinct.gap(HANDLE, space, event.status, 0, newer)
-                    yield gap(HANDLE, key, space, event.status)
+                    yield distinct.lost(HANDLE, space, event.status, 0, newer)
                 else:
                     newer = event.sequence or newer
-                    yield self._flat(event, distinct)
+                    yield self._handle(event, acting.space_of(event), distinct)
 
-    def _flat(self, event: HandleEvent, distinct: Distinct) -> StackRecord:
-        acting = self._acting.space_of(event)
+    def _handle(self, event: HandleEvent, acting: AddressSpace, distinct: Distinct) -> StackRecord:
         body = 0 if event.object is None else event.object.body
         key = distinct.key(HANDLE, event.space, event.handle or 0, event.event, event.sequence or 0, body)
         return StackRecord(
@@ -310,33 +260,23 @@ class HandleStacks:
             acting=acting,
         )
 
-
-class ObjectStacks:
-    """Lists the stacks that added and dropped references to traced objects."""
-
-    def __init__(self, image: Image, frames: NamedFrames, objects: ObjectTraceLister) -> None:
-        self._kernel = image.kernel
-        self._frames = frames
-        self._objects = objects
-
-    def list_stacks(self) -> Iterator[StackRecord]:
-        """Yields the events, and rows for those that cannot be read."""
+    def of_objects(self, _: Totals) -> Iterator[StackRecord]:
+        """Yields the stacks that added and dropped references to traced objects."""
         times: Dict[int, int] = {}
         of_none = distinct = Distinct()
         last = 0
-        for event in self._objects.list_events():
+        for event in ObjectTraceLister(self._image).list_events():
             body = 0 if isinstance(event, Gap) or event.object is None else event.object.body
             if body != last:
                 # There may be millions of events: only the keys of one object's are stored at a time.
                 last, times[body] = body, times.get(body, 0) + 1
                 distinct = Distinct(times[body]) if body else of_none
             if isinstance(event, Gap):
-                key = distinct.gap(OBJECT, self._kernel, event.status)
-                yield gap(OBJECT, key, self._kernel, event.status)
+                yield distinct.lost(OBJECT, self._kernel, event.status)
             else:
-                yield self._flat(event, body, distinct)
+                yield self._object(event, body, distinct)
 
-    def _flat(self, event: ObjectEvent, body: int, distinct: Distinct) -> StackRecord:
+    def _object(self, event: ObjectEvent, body: int, distinct: Distinct) -> StackRecord:
         if event.event:
             key = distinct.key(OBJECT, self._kernel, body, event.event, event.sequence or 0)
         else:
@@ -356,6 +296,26 @@ class ObjectStacks:
             nothing=not (event.event or event.status),
             full=event.stack.full,
         )
+
+
+def _is_unread(opened: Opened) -> bool:
+    """Returns whether used parts of a database are not in the image."""
+    return bool(opened.figures().unreadable if isinstance(opened, HeapLog) else opened.unreadable)
+
+
+def _owners(lock: Lock) -> Tuple[int, ...]:
+    """Returns the IDs of the threads that own a lock, each once; an exclusive owner comes first."""
+    owners = [lock.owner, *(owner.owner for owner in lock.owners if owner.kind != WAITING)]
+    return tuple(dict.fromkeys(owner.tid for owner in owners if owner is not None))
+
+
+def _owned(lock: Lock, tids: Tuple[int, ...]) -> Status:
+    """Returns the additions to a lock's status for its owners, whose IDs are `tids`."""
+    several = (
+        StatusItem(StatusCode.OWNED_BY, members=tuple(map(str, tids[:MAX_OWNERS]))) if len(tids) > 1 else None
+    )
+    more = StatusItem(StatusCode.MORE_OWNERS, len(tids) - MAX_OWNERS) if len(tids) > MAX_OWNERS else None
+    return status(*(owner.status for owner in lock.owners), several, more)
 
 
 def _described(thing: Optional[ObjectInfo]) -> Optional[str]:

@@ -279,6 +279,13 @@ class Distinct:
         said_numbers = (item.number for item in row_status if item.number is not None)
         return self.key(kind, space, owner, _piece(row_status), *numbers, *said_numbers)
 
+    def lost(
+        self, kind: str, space: AddressSpace, gap_status: Status, owner: int = 0, *numbers: int
+    ) -> StackRecord:
+        """Returns a row for stacks that cannot be listed; `gap` has the same arguments."""
+        key = self.gap(kind, space, gap_status, owner, *numbers)
+        return gap(kind, key, space, gap_status, owner or None)
+
 
 def _piece(gap_status: Status) -> str:
     """Returns the words of a status in the form of a TraceId."""

@@ -27,7 +27,7 @@ from ..process.processlist import create_time
 from ..stacks.decode.frames import Frame
 from ..waits.records import WaitOwner
 from .frames import MAX_FRAMES, NamedFrame, stack_text
-from .imagefacts import ImageFacts, identity
+from .imagefacts import Facts, identity
 from .stack import StackRecord, frame_status
 from .threadwaits import WaitRow, shown_space
 
@@ -181,9 +181,9 @@ class FlatTables:
         )
 
 
-def image_values(facts: ImageFacts) -> Values:
+def image_values(facts: Facts) -> Values:
     """Returns the row of the facts about an image, in the order of IMAGE."""
-    return tuple(map(_of_image, IMAGE, facts))
+    return tuple(_of_image(column, facts.get(column.name)) for column in IMAGE)
 
 
 def _of_image(column: Column, value: Any) -> object:

@@ -132,8 +132,7 @@ class ThreadWaits:
         stack = wait.stack
         if stack is None:
             return _Shown(wait, trace_id, None)
-        names = self._frames.for_space(stack.space)
-        asked = caller([names.frame(frame.address, frame.returns) for frame in stack.frames])
+        asked = caller(self._frames.for_space(stack.space).name_walked(stack.frames))
         symbol = None if asked is None else asked.symbol(self._image.machine.address_mask)
         lean = wait._replace(stack=stack._replace(frames=(), candidates=(), entry=None))
         return _Shown(lean, trace_id, None if symbol is None else str(symbol))

@@ -19,15 +19,11 @@ from operator import attrgetter
 from typing import Callable, Collection, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..columns.words import HANDLE, HEAP, HEAPLOG, KERNEL, LOCK, OBJECT, STD, THREAD_KINDS, USER, WOW64
-from ..handles.lister import handle_events
-from ..heaps.lister import Heaps
-from ..locks.lister import LockLister
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import KERNEL_PID, AddressSpace
 from ..names.symbolizer import Symbolizer
-from ..objects.lister import ObjectTraceLister
 from ..process.processlist import SYSTEM_PID, create_time
 from ..process.spaces import AddressSpaces
 from ..process.thread import Thread
@@ -37,9 +33,9 @@ from ..tracedb.decode.capture import back_trace_hash
 from ..tracedb.finder import Databases
 from .frames import NamedFrames
 from .imagefacts import Totals
-from .recorded import DatabaseStacks, HandleStacks, HeapStacks, LockStacks, ObjectStacks
+from .recorded import RecordedStacks
 from .shown import left_out
-from .stack import Distinct, StackFilter, StackRecord, gap
+from .stack import Distinct, StackFilter, StackRecord
 
 EVERYTHING = StackFilter()
 
@@ -94,7 +90,6 @@ class StackCollector:
         self._symbolizer = symbolizer
         self._image = symbolizer.image
         self._frames = NamedFrames(symbolizer) if frames is None else frames
-        self._databases = Databases(self._image, symbolizer.indexes)
 
     def list_stacks(
         self, stack_filter: StackFilter = EVERYTHING, totals: Optional[Totals] = None
@@ -120,8 +115,7 @@ class StackCollector:
         """Yields the rows of a portion that was not read to its end."""
         for kind in portion.kinds:
             if stack_filter.has(kind):
-                space, reason = portion.space, status(StatusCode.WORKER_ENDED)
-                stack = gap(kind, Distinct().gap(kind, space, reason), space, reason)
+                stack = Distinct().lost(kind, portion.space, status(StatusCode.WORKER_ENDED))
                 StackCollector._count(stack, totals)
                 yield stack
 
@@ -153,21 +147,23 @@ class StackCollector:
         recorded: List[Tuple[Tuple[str, ...], Callable[[AddressSpace, Totals], Iterator[StackRecord]]]] = []
         if not stack_filter.tids and stack_filter.has(STD, HEAPLOG):
             totals.walked_databases = True
-            recorded.append(((STD, HEAPLOG), functools.partial(self._of_databases, stack_filter)))
+            kinds = tuple(kind for kind in (STD, HEAPLOG) if stack_filter.has(kind))
+            databases = functools.partial(self._recorded.of_databases, kinds, stack_filter.carve)
+            recorded.append(((STD, HEAPLOG), databases))
         if not stack_filter.tids and stack_filter.has(HEAP):
-            recorded.append(((HEAP,), self._of_heaps))
+            recorded.append(((HEAP,), self._recorded.of_heaps))
         if stack_filter.has(LOCK):
-            recorded.append(((LOCK,), self._of_locks))
+            recorded.append(((LOCK,), self._recorded.of_locks))
         spaces = list(self._spaces(stack_filter)) if recorded else []
         for kinds, of_space in recorded:
             for space in spaces:
                 yield Portion(kinds, space, functools.partial(of_space, space))
         if stack_filter.has(HANDLE):
-            handles = functools.partial(self._of_handles, stack_filter)
+            handles = functools.partial(self._recorded.of_handles, stack_filter.pids)
             yield Portion((HANDLE,), self._image.kernel, handles, "of all processes")
         traced = bool(self._image.table_name) and not stack_filter.tids and stack_filter.has(OBJECT)
         if traced and (not stack_filter.pids or KERNEL_PID in stack_filter.pids):
-            yield Portion((OBJECT,), self._image.kernel, self._of_objects)
+            yield Portion((OBJECT,), self._image.kernel, self._recorded.of_objects)
 
     def _portions_of_threads(self, stack_filter: StackFilter) -> Iterator[Portion]:
         threads = ThreadStacks(self._symbolizer, self._frames, self._lister, self._watch)
@@ -181,42 +177,22 @@ class StackCollector:
             of_process = functools.partial(self._of_threads, stack_filter, threads, list(members))
             yield Portion(THREAD_KINDS, space, of_process)
 
-    # Each of these methods creates the readers it needs, so that a missing symbol costs only its own stacks.
     def _of_threads(
         self, stack_filter: StackFilter, threads: ThreadStacks, listed: Iterable[Thread], totals: Totals
     ) -> Iterator[StackRecord]:
-        lost = Distinct()
+        distinct = Distinct()
         unread: Optional[AddressSpace] = None
         for thread in listed:
             if thread.space != unread and thread.wow64 is None and self._image.machine is Machine.AMD64:
                 unread = thread.space
                 if has_status(unread.remark, StatusCode.PROCESS_UNREADABLE):
                     # Whether the process has a 32-bit half is unknown, too.
-                    yield gap(WOW64, lost.gap(WOW64, unread, unread.remark), unread, unread.remark)
+                    yield distinct.lost(WOW64, unread, unread.remark)
             totals.threads += thread.ethread != 0 or thread.tid is not None
             totals.newest.add_thread(thread)
             yield from self._counted(
                 threads.thread_stacks(thread, stack_filter.scan_stacks), stack_filter, totals
             )
-
-    def _of_databases(
-        self, stack_filter: StackFilter, space: AddressSpace, totals: Totals
-    ) -> Iterator[StackRecord]:
-        kinds = [kind for kind in (STD, HEAPLOG) if stack_filter.has(kind)]
-        yield from self._traces.of_space(space, kinds, stack_filter.carve, totals)
-
-    def _of_heaps(self, space: AddressSpace, _: Totals) -> Iterator[StackRecord]:
-        yield from self._heaps.of_space(space)
-
-    def _of_locks(self, space: AddressSpace, _: Totals) -> Iterator[StackRecord]:
-        yield from self._locks.of_space(space)
-
-    def _of_handles(self, stack_filter: StackFilter, _: Totals) -> Iterator[StackRecord]:
-        lister = self._image.service(handle_events)(self._databases)
-        yield from HandleStacks(self._image, self._frames, lister).list_stacks(stack_filter.pids)
-
-    def _of_objects(self, _: Totals) -> Iterator[StackRecord]:
-        yield from ObjectStacks(self._image, self._frames, ObjectTraceLister(self._image)).list_stacks()
 
     @staticmethod
     def _counted(
@@ -237,16 +213,8 @@ class StackCollector:
         return StackLister(self._image, self._symbolizer)
 
     @functools.cached_property
-    def _traces(self) -> DatabaseStacks:
-        return DatabaseStacks(self._image, self._frames, self._databases)
-
-    @functools.cached_property
-    def _heaps(self) -> HeapStacks:
-        return HeapStacks(self._frames, Heaps(self._image, self._databases))
-
-    @functools.cached_property
-    def _locks(self) -> LockStacks:
-        return LockStacks(self._frames, LockLister(self._image, self._databases))
+    def _recorded(self) -> RecordedStacks:
+        return RecordedStacks(self._image, self._frames, Databases(self._image, self._symbolizer.indexes))
 
 
 class ThreadStacks:
@@ -320,8 +288,7 @@ class ThreadStacks:
             halves.append((WOW64, space))
         halves += [(WOW64, thread.wow64)] if thread.wow64 is not None else []
         for kind, half in (*((kind, space) for kind in kinds), *halves):
-            key = self._distinct.gap(kind, half, thread.status, thread.ethread)
-            row = gap(kind, key, half, thread.status, thread.ethread or None)
+            row = self._distinct.lost(kind, half, thread.status, thread.ethread)
             yield row._replace(thread=thread if thread.ethread else None, tid=thread.tid)
 
     def _flat(self, stack: CallStack, distinct: Distinct, piece: str, place: int) -> StackRecord:
@@ -333,8 +300,7 @@ class ThreadStacks:
         """
         thread, kind = stack.thread, stack.part.split()[0]
         addresses = stack.return_addresses
-        looked_up = self._frames.for_space(stack.space)
-        frames = [looked_up.frame(frame.address, frame.returns) for frame in stack.frames]
+        frames = self._frames.for_space(stack.space).name_walked(stack.frames)
         first = len(stack.frames) - len(addresses)
         unsure = any(not frame.sure for frame in stack.frames)
         hash_unsure = any(not frame.sure for frame in stack.frames[first:])

@@ -9,7 +9,7 @@ from volatility3.framework.renderers import format_hints
 from volatility3.plugins.windows import info
 
 from winstacks.columns.tables import FRAMES
-from winstacks.rows import grid, stacks, traces
+from winstacks.rows import grid
 from winstacks.rows.treegrid import RowGrid
 
 Columns = Sequence[Tuple[str, type]]
@@ -61,12 +61,12 @@ _FLAT: Known = {
 
 LIKE: Dict[str, Tuple[Columns, Known, Known]] = {
     "stacktracedb": (
-        traces.TRACES.columns,
+        grid.Grid.for_plugin("stacktracedb").columns,
         {**_ENTRY, **_HASH, "Count": 1, "Depth": 16},
         {**_ENTRY, **_FRAME, "Frame": 3},
     ),
     "callstacks": (
-        stacks.GRID.columns,
+        grid.Grid.for_plugin("callstacks").columns,
         {**_THREAD, **_HASH, **_START, "Count": 1, "Depth": 14},
         {**_THREAD, **_FRAME, "Frame": 7, "Sp": format_hints.Hex(0xE10000012AA0), "How": "unwind"},
     ),

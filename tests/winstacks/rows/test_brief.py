@@ -23,7 +23,6 @@ from winstacks.rows.brief import (
     name_lines,
     shares,
     symbol_lines,
-    word_lines,
     wrapped,
     wrapped_evidence,
 )
@@ -278,6 +277,6 @@ def test_a_range_is_broken_between_its_ends() -> None:
 
 
 def test_a_word_is_broken_behind_its_underscores() -> None:
-    assert word_lines("wait_in_dispatcher", 10) == "wait_in_\ndispatcher"
-    assert word_lines("unbacked", 10) == "unbacked"
+    assert wrapped_evidence("wait_in_dispatcher", 10) == "wait_in_\ndispatcher"
+    assert wrapped_evidence("unbacked", 10) == "unbacked"
     assert wrapped_evidence("VAD PAGE_EXECUTE_READWRITE; 6", 14) == "VAD\nPAGE_EXECUTE_\nREADWRITE; 6"

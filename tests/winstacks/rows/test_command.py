@@ -11,13 +11,12 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Se
 import pytest
 
 from winstacks.memory.decode.status import NOTHING, Status
-from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.names.symbolizer import Name
 from winstacks.rows import command as commands
 from winstacks.rows.command import Command
 from winstacks.rows.grid import Grid, Row
 from winstacks.rows.requested import UNREAD
-from winstacks.stacklist.frames import NOT_THERE, NamedFrame, NoFacts
+from winstacks.stacklist.frames import NOT_THERE, NamedFrame
 
 DOUBTFUL = "1 more may match --find and --unbacked: they have unreadable frames, or frames without a name"
 
@@ -36,7 +35,7 @@ class Plugin:
 def frame(symbol: str, backing: str = "image") -> NamedFrame:
     """A frame of which only the name is known."""
     name = Name(symbol, "export", NOTHING, backing)
-    return NamedFrame(0x1000, name, symbol, NoFacts(StatusCode.UNREADABLE))
+    return NamedFrame(0x1000, name, symbol, NOT_THERE._facts)
 
 
 class Thing(NamedTuple):
@@ -169,7 +168,7 @@ def test_a_stack_that_cannot_be_judged_is_counted(caplog: pytest.LogCaptureFixtu
 def test_a_glob_without_a_module_is_tried_with_any(caplog: pytest.LogCaptureFixture) -> None:
     assert run([Thing(1, (NT,))], caplog, find="NtClose") == (
         [1],
-        ["--find 'NtClose' has no '!': it was also tried as '*!NtClose' too"],
+        ["--find 'NtClose' has no '!': it was also tried as '*!NtClose'"],
     )
 
 

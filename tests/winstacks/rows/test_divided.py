@@ -184,9 +184,9 @@ def test_an_ended_worker_costs_its_process_and_says_so(
 
 def test_an_ended_worker_costs_stacks_that_findings_and_tables_count(opened: Opened, log: List[str]) -> None:
     whole = {node.row["TraceId"]: node.row for node in _run(opened, "traces", log)[0]}
-    from winstacks.stacklist.traces import StackCollector
+    from winstacks.stacklist.recorded import RecordedStacks
 
-    listed = StackCollector._of_heaps
+    listed = RecordedStacks.of_heaps
 
     def dying(self: Any, space: Any, totals: Any) -> Any:
         if space.pid == fatal:
@@ -194,7 +194,7 @@ def test_an_ended_worker_costs_stacks_that_findings_and_tables_count(opened: Ope
         return listed(self, space, totals)
 
     fatal = next(row["PID"] for row in whole.values() if row["Kind"] == "heap")
-    with mock.patch.object(StackCollector, "_of_heaps", dying):
+    with mock.patch.object(RecordedStacks, "of_heaps", dying):
         rows = {node.row["TraceId"]: node.row for node in _run(opened, "traces", log, workers=2)[0]}
         assert any("the stacks of kind heap of process" in line for line in log)
         findings = _run(opened, "tracefindings", log, workers=2, unchecked=True)[0]

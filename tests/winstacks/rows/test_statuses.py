@@ -38,7 +38,7 @@ class AddressNamer:
 
 def space_frames() -> SpaceFrames:
     """Frames of which only the names are known."""
-    return SpaceFrames(_standing(AddressNamer()), _standing(None), lambda: None)
+    return SpaceFrames(_standing(AddressNamer()), _standing((None, None)), lambda: None)
 
 
 class Image:
