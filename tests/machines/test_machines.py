@@ -18,7 +18,7 @@ from tests.support.clean.host86 import Host86
 from tests.support.findingimages import found
 from tests.support.only import only
 
-from . import afterwards, machines, measuring, missing, planting, product
+from . import afterwards, machines, measuring, missing, planting, product, programs
 from .techniques import Technique, all_techniques, rooms
 
 TECHNIQUES = all_techniques()
@@ -62,6 +62,25 @@ def test_techniques_of_x86_are_found_on_x86() -> None:
     assert len(owned) > 45
     # A callback without a frame pointer is not on the chain; a call in memory that is away cannot be read.
     assert missed == {"Pool calls Windows", "Sleep without access"}
+
+
+@pytest.mark.parametrize("kernel", ["win10-x64", "win11-x64"])
+def test_innocent_programs_that_once_were_above_low(kernel: str) -> None:
+    """V8 and WinForms of 32 bits, SwiftShader preempted, a hard link, EAF, a trampoline that calls."""
+    host = Host64(kernel)
+    for name in ("first.exe", "second.exe"):
+        programs.ordinary(host, name)
+    programs.electron_32(host, "Slack.exe")
+    programs.winforms(host, "accounts.exe")
+    programs.swiftshader(host, "chrome.exe")
+    programs.hard_link(host, "cargo.exe")
+    programs.guarded_exports(host, "winword.exe")
+    product.caught(host, "excel.exe")
+    product.hook_all(host)
+    rows = [row for row in found(host.kernel.image()) if row["Severity"]]
+    assert {row["Severity"] for row in rows} == {"low"}
+    hooked = {"accounts.exe", "cargo.exe", "chrome.exe", "excel.exe", "Slack.exe", "winword.exe"}
+    assert {row["Process"] for row in rows} <= hooked
 
 
 def test_of_programs_on_x86_a_thunk_is_above_low() -> None:
