@@ -46,7 +46,11 @@ def main(arguments: List[str]) -> int:
     )
     chosen = parser.parse_args(arguments)
     if chosen.join:
-        text = ",\n".join(json.dumps(cell, ensure_ascii=False) for cell in measuring.joined(chosen.join))
+        cells = measuring.joined(chosen.join)
+        lacking = measuring.lacking(cells)
+        if lacking:
+            parser.error(f"{chosen.join}: no draw of {measuring.KERNELS[0]} with missing pages: {lacking}")
+        text = ",\n".join(json.dumps(cell, ensure_ascii=False) for cell in cells)
         measuring.RESULTS.write_text(f"[\n{text}\n]\n", encoding="utf-8")
         return 0
     start = time.time()

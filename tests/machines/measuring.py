@@ -216,13 +216,24 @@ def is_old() -> bool:
     return any("techniques" in cell and "whole" not in cell for cell in cells)
 
 
+def _few(cells: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """The cells of the first kernel with the least share of missing pages."""
+    first = [cell for cell in cells if cell["kernel"] == KERNELS[0] and cell["share"]]
+    return [cell for cell in first if cell["share"] == min(each["share"] for each in first)]
+
+
+def lacking(cells: Sequence[Dict[str, Any]]) -> List[str]:
+    """Returns what README and the suite's tests quote, and the cells lack."""
+    known = {cell["of"] for cell in _few(cells)}
+    return [name for name in (*MACHINES, *rooms(KERNELS[0])) if name not in known]
+
+
 def sentence() -> str:
     """Returns the sentences that README quotes of the last measurement: a desktop with few missing pages."""
-    cells = json.loads(RESULTS.read_text(encoding="utf-8"))
-    share = min(cell["share"] for cell in cells if cell["share"])
-    few = [cell for cell in cells if cell["share"] == share]
-    found, later = (cell for cell in few if "techniques" in cell and cell["kernel"] == KERNELS[0])
+    few = _few(json.loads(RESULTS.read_text(encoding="utf-8")))
+    found, later = (cell for cell in few if "techniques" in cell)
     clean = next(cell for cell in few if cell["of"] == PLANTED_IN)
+    share = clean["share"]
     above, alarms = _in_words(Spread(*found["above"]), " %"), _in_words(Spread(*clean["above"]), "")
     return (
         f"On forged images with {round(100 * share)} % of the pages missing, {above} of "

@@ -18,6 +18,7 @@ from tests.support.clean.host86 import Host86
 from tests.support.findingimages import found
 from tests.support.only import only
 
+from . import __main__ as command
 from . import afterwards, machines, measuring, missing, planting, product, programs
 from .techniques import Technique, all_techniques, rooms
 
@@ -152,10 +153,9 @@ def test_innocent_rows_of_drawn_seeds_are_no_more_than_the_table_has() -> None:
     """Three seeds, drawn anew each day, of the server with the least share that the table has."""
     seeds = random.Random(datetime.date.today().isoformat()).sample(range(1000, 100000), 3)
     print("drawn:", seeds)
-    cells = json.loads(measuring.RESULTS.read_text(encoding="utf-8"))
-    share = min(cell["share"] for cell in cells if cell["share"])
-    cell = next(cell for cell in cells if (cell["of"], cell["share"]) == ("server", share))
-    draws = [planting.Draw("server", cell["kernel"], share, seed) for seed in seeds]
+    cells = measuring._few(json.loads(measuring.RESULTS.read_text(encoding="utf-8")))
+    cell = next(cell for cell in cells if cell["of"] == "server")
+    draws = [planting.Draw("server", cell["kernel"], cell["share"], seed) for seed in seeds]
     answers = list(planting.ask([planting.Question(draw) for draw in draws], 1))
     assert all(answer.missing for answer in answers)
     counts = sorted(len(answer.above) for answer in answers)
@@ -208,6 +208,21 @@ def test_draws_that_were_measured_in_parts_are_joined(
     assert (cell["of"], cell["share"], cell["seeds"]) == ("server", 0.05, 2)
     assert (cell["missing"], cell["above"]) == ((10, 10, 20), (1, 1, 2))
     assert (cell["worst"], cell["alarms"]) == (2, {"unbacked a.exe": 2})
+
+
+def test_draws_that_lack_what_is_quoted_are_not_joined(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without missing pages README has nothing to quote; the last measurement stays as it is."""
+    before = measuring.RESULTS.read_bytes()
+    part = {"of": "desktop", "kernel": machines.KERNEL, "share": 0.0, "seed": 0}
+    part.update(processes=9, missing=0, alarms=[])
+    (tmp_path / "draw.json").write_text(json.dumps(part), encoding="utf-8")
+    with pytest.raises(SystemExit):
+        command.main(["--join", str(tmp_path)])
+    assert "no draw of win10-x64 with missing pages: ['desktop', 'server'" in capsys.readouterr().err
+    assert measuring.RESULTS.read_bytes() == before
+    assert measuring.lacking(json.loads(before)) == []
 
 
 def test_what_falls_short_is_named_with_its_cell(
