@@ -126,7 +126,7 @@ def joined(folder: pathlib.Path) -> List[Dict[str, Any]]:
     for file in sorted(folder.glob("*.json")):
         part = json.loads(file.read_text(encoding="utf-8"))
         parts.setdefault((part["kernel"], part["share"], part["of"]), []).append(part)
-    order = {name: place for place, name in enumerate(MACHINES)}
+    order = {name: place for place, name in enumerate((*MACHINES, *rooms(KERNELS[0])))}
     ordered = sorted(parts, key=lambda key: (*key[:2], order.get(key[2], len(order)), key[2]))
     return [cell_of(parts[key]) for key in ordered]
 
