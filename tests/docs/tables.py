@@ -10,6 +10,8 @@
     <!-- made: words Locks; freed; stale -->   words of Status: a group of `StatusCode`, and single ones
     <!-- made: values How -->                  the words of a column, and what each means
     <!-- made: machines -->                    the last measurement of whole machines (tests.machines)
+    <!-- made: machines missed -->             the techniques that most of its draws miss
+    <!-- made: machines in short -->           sentences about it
     <!-- made: duckdb traces -->               how DuckDB reads JSON lines of a flat table
 
 The groups of `StatusCode` are the comments between its members, their meanings the docstrings below them.
@@ -324,10 +326,16 @@ def _checks(_: str) -> List[str]:
 
 
 def _machines(rest: str) -> List[str]:
-    if rest:
+    if rest == "in short":
         return [measuring.sentence()]
+    if rest == "missed":
+        return _table(["techniques", "Windows", "pages missing", "missed by most draws"], measuring.missed())
     head = ["what", "Windows", "pages missing", "seeds", "above `low`", "among the first ten rows"]
-    return _table([*head, "stacks in the image"], measuring.table())
+    old = "", "This table was measured before the last changes of the rules and of the model."
+    return [
+        *_table([*head, "stacks in the image"], measuring.table()),
+        *(old if measuring.is_old() else ()),
+    ]
 
 
 def _words(text: str) -> List[str]:

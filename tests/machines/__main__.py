@@ -26,7 +26,7 @@ from typing import List
 from tests import conftest  # noqa: F401  (our plugins, in front of any installed ones)
 
 from . import measuring, planting
-from .machines import MACHINES
+from .machines import names_of
 from .techniques import rooms
 
 
@@ -46,7 +46,11 @@ def main(arguments: List[str]) -> int:
     )
     chosen = parser.parse_args(arguments)
     if chosen.join:
-        text = ",\n".join(json.dumps(cell, ensure_ascii=False) for cell in measuring.joined(chosen.join))
+        cells = measuring.joined(chosen.join)
+        lacking = measuring.lacking(cells)
+        if lacking:
+            parser.error(f"{chosen.join}: no draw of {measuring.KERNELS[0]} with missing pages: {lacking}")
+        text = ",\n".join(json.dumps(cell, ensure_ascii=False) for cell in cells)
         measuring.RESULTS.write_text(f"[\n{text}\n]\n", encoding="utf-8")
         return 0
     start = time.time()
@@ -58,7 +62,7 @@ def main(arguments: List[str]) -> int:
             for share in shares:
                 _show(kernel, share, seeds, chosen.technique, chosen.jobs)
         return 0
-    for file in measuring.measure(chosen.kernel, shares, seeds, rooms(), chosen.into, chosen.jobs):
+    for file in measuring.measure(chosen.kernel, shares, seeds, chosen.into, chosen.jobs):
         print(f"{time.time() - start:.0f} s: {file.name}", flush=True)
     print(f"{time.time() - start:.0f} s")
     return 0
@@ -66,17 +70,18 @@ def main(arguments: List[str]) -> int:
 
 def _show(kernel: str, share: float, seeds: range, names: List[str], jobs: int) -> None:
     """Prints the innocent rows above `low`, and the rows of each technique."""
-    for machine in () if names else MACHINES:
-        asked = [planting.Draw(machine, kernel, share, seed) for seed in seeds]
-        for answer in planting.ask(asked, (), jobs):
+    for machine in () if names else names_of(kernel):
+        asked = [planting.Question(planting.Draw(machine, kernel, share, seed)) for seed in seeds]
+        for answer in planting.ask(asked, jobs):
             print(answer.draw, f"{answer.missing} pages missing")
             for row in answer.above:
                 found = f"{row['Severity']} {row['Finding']} {row['Process']}"
                 print(f"    {found}: {row['Symbol']}, {row['Innocent']}")
-    for techniques in rooms().values():
+    for techniques in rooms(kernel).values():
         kept = [technique for technique in techniques if not names or technique.name in names]
-        asked = [planting.Draw(measuring.PLANTED_IN, kernel, share, seed) for seed in seeds]
-        for answer in planting.ask(asked, kept, jobs) if kept else ():
+        draws = [planting.Draw(measuring.PLANTED_IN, kernel, share, seed) for seed in seeds]
+        asked = [planting.Question(draw, kept) for draw in draws if kept]
+        for answer in planting.ask(asked, jobs):
             print(answer.draw)
             for each in answer.shown:
                 found = ", ".join(f"{row['Finding']} {row['Severity']}" for row in each.rows)

@@ -12,8 +12,9 @@ import struct
 from tests.forge.process import Process
 from tests.forge.stacks64 import Stack64
 from tests.support.clean.host64 import JITTED, WAITING, Host64, Private
+from tests.support.clean.host86 import Host
 
-from .implants import IMPLANT, SLEEP, WAIT_EX, chain_of, memory, victim
+from .implants import IMPLANT, SLEEP, WAIT_EX, chain_of, interrupted, memory, victim
 from .inimages import breakpoint_in, stomped
 from .techniques import Plant, Technique
 
@@ -24,7 +25,7 @@ _VENDOR = "C:\\Program Files\\Vendor\\vendorui.dll"
 _TEMP = "C:\\Users\\ann\\AppData\\Local\\Temp"
 
 
-def stomped_by_all(host: Host64) -> Process:
+def stomped_by_all(host: Host) -> Process:
     """Each process that maps a DLL has the same implant in it: the copies agree, the file does not."""
     for number in range(4):
         program = victim(host, name=f"office{number}.exe")
@@ -34,12 +35,12 @@ def stomped_by_all(host: Host64) -> Process:
     return program.process
 
 
-def in_data(host: Host64) -> Process:
+def in_data(host: Host) -> Process:
     """Code in the section .data of a DLL, which was made executable."""
     program = victim(host)
     module = program.load("vendorui.dll", functions="Render Paint", path=_VENDOR)
     program.process.space.write(module.base + _DATA, b"\x90" * 0x80)
-    program.interrupted("main", at=module.base + _DATA + 0x40)
+    interrupted(program, "main", at=module.base + _DATA + 0x40)
     return program.process
 
 
@@ -73,7 +74,7 @@ def returns_to(value: int) -> Plant:
     return plant
 
 
-def pivoted(host: Host64) -> Process:
+def pivoted(host: Host) -> Process:
     """The stack pointer is in memory of the implant's own, outside the limits in the TEB."""
     program = victim(host)
     stack = program.process.space.reserve(0x4000)
@@ -91,7 +92,7 @@ def own_table(host: Host64) -> Process:
     return program.process
 
 
-def dropped_interpreter(host: Host64) -> Process:
+def dropped_interpreter(host: Host) -> Process:
     """A genuine interpreter in a folder for temporary files runs a script that calls private code."""
     program = victim(host)
     program.load("lua51.dll", path=f"{_TEMP}\\lua51.dll")
@@ -100,7 +101,7 @@ def dropped_interpreter(host: Host64) -> Process:
     return program.process
 
 
-def dropped_library(host: Host64) -> Process:
+def dropped_library(host: Host) -> Process:
     """A DLL of no renown in a folder for temporary files is on both sides of private code."""
     program = victim(host)
     program.load("helper.dll", functions="Start Run Callback", path=f"{_TEMP}\\helper.dll")
@@ -109,7 +110,7 @@ def dropped_library(host: Host64) -> Process:
     return program.process
 
 
-def pool_calls_windows(host: Host64) -> Process:
+def pool_calls_windows(host: Host) -> Process:
     """A timer of the pool calls a waiting function of Windows directly, which no module asked for."""
     program = victim(host)
     pool = ("ntdll!TppWorkerThread", "ntdll!TppTimerpExecuteCallback", "ntdll!RtlpTpTimerCallback")
@@ -136,7 +137,7 @@ def exit_time(process: Process) -> None:
     process.eprocess["ExitTime.QuadPart"] = 0x1DA000000000000
 
 
-def waiting(host: Host64) -> Process:
+def waiting(host: Host) -> Process:
     """A process with private code on a stack."""
     program = victim(host)
     base = memory(program)
@@ -154,26 +155,30 @@ def jumped(host: Host64) -> Process:
 
 
 TECHNIQUES = (
-    Technique("All copies stomped", "F. Orr: Masking malicious memory artifacts (2020)", stomped_by_all),
-    Technique("Code in .data of a DLL", "Security Joes, Mockingjay (2023)", in_data),
+    Technique(
+        "All copies stomped", "F. Orr: Masking malicious memory artifacts (2020)", stomped_by_all, x86=True
+    ),
+    Technique("Code in .data of a DLL", "Security Joes, Mockingjay (2023)", in_data, x86=True),
     Technique("Code in .data of a driver", "ATT&CK T1014; kdmapper's forks (2021)", in_data_of_driver),
     Technique("Return to no memory", "ATT&CK T1036 (2019)", returns_to(_UNMAPPED)),
-    Technique("Stack pivot", "ATT&CK T1055; W. Burgess, WithSecure (2022)", pivoted),
+    Technique("Stack pivot", "ATT&CK T1055; W. Burgess, WithSecure (2022)", pivoted, x86=True),
     Technique("Own function table", "ATT&CK T1055; klezVirus (2023)", own_table),
-    Technique("Dropped interpreter", "ATT&CK T1059.011 (2024)", dropped_interpreter),
-    Technique("Dropped DLL on both sides", "ATT&CK T1574 (2020)", dropped_library),
+    Technique("Dropped interpreter", "ATT&CK T1059.011 (2024)", dropped_interpreter, x86=True),
+    Technique("Dropped DLL on both sides", "ATT&CK T1574 (2020)", dropped_library, x86=True),
     Technique(
         "Breakpoint in kernelbase",
         "rad9800: TamperingSyscalls (2022)",
         breakpoint_in("kernelbase!CreateFileW"),
+        x86=True,
     ),
     Technique(
         "Breakpoint in advapi32",
         "C. Coburn: In-process patchless AMSI bypass (2022)",
         breakpoint_in("advapi32!CryptAcquireContextW", "advapi32.dll"),
+        x86=True,
     ),
-    Technique("Pool calls Windows", "thefLink, Hunt-Sleeping-Beacons (2023)", pool_calls_windows),
+    Technique("Pool calls Windows", "thefLink, Hunt-Sleeping-Beacons (2023)", pool_calls_windows, x86=True),
     Technique("Gadget of a vendor's DLL", "namazso (2018)", vendor_gadget),
-    Technique("ExitTime written", "ATT&CK T1014; FU rootkit (2004)", waiting, change=exit_time),
+    Technique("ExitTime written", "ATT&CK T1014; FU rootkit (2004)", waiting, change=exit_time, x86=True),
     Technique("Jump at an entry", "ATT&CK T1055; C. Coburn (2023)", jumped),
 )

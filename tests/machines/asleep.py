@@ -11,6 +11,7 @@ from typing import Any
 from tests.forge.process import Process
 from tests.forge.vad import EXECUTE_READ, READWRITE
 from tests.support.clean.host64 import Host64, Program
+from tests.support.clean.host86 import Host
 from tests.support.clean.narrow import WAIT_EX as WAIT_EX_32
 from tests.support.clean.narrow import Private32
 from tests.support.clean.wow import Program32
@@ -27,7 +28,7 @@ def below(*chain: Any, **options: Any) -> Plant:
     return functools.partial(_below, chain=chain, options=options)
 
 
-def _below(host: Host64, chain: Any, options: Any) -> Process:
+def _below(host: Host, chain: Any, options: Any) -> Process:
     return waits(host, *chain, **options)
 
 
@@ -95,7 +96,7 @@ def narrow(host: Host64) -> Process:
     return program.wide.process
 
 
-def terminated(host: Host64) -> Process:
+def terminated(host: Host) -> Process:
     """The thread has ended while it sleeps; a timer begins another one."""
     program = victim(host)
     memory(program, masked=True, asleep=True)
@@ -112,20 +113,31 @@ TECHNIQUES = (
         "Zilean",
         "C5pider, Havoc (2022)",
         below(_POOL, "ntdll!RtlpTpWaitCallback", protection=EXECUTE_READ),
+        x86=True,
     ),
-    Technique("Cronos", "Idov31 (2022)", below("main", IMPLANT, SLEEP, call=DELAY, masked=True, asleep=True)),
+    Technique(
+        "Cronos",
+        "Idov31 (2022)",
+        below("main", IMPLANT, SLEEP, call=DELAY, masked=True, asleep=True),
+        x86=True,
+    ),
     Technique(
         "Sleep mask in memory for everything",
         "Cobalt Strike 4.4, sleep mask kit (2021)",
         below(IMPLANT, SLEEP, call=DELAY, masked=True),
+        x86=True,
     ),
     Technique(
         "Sleep mask in memory for reading",
         "Cobalt Strike 4.7 (2022)",
         below(IMPLANT, SLEEP, call=DELAY, masked=True, asleep=True),
+        x86=True,
     ),
     Technique(
-        "Sleep without access", "Nighthawk 0.1, MDSec (2021)", below(IMPLANT, SLEEP, call=DELAY, away=True)
+        "Sleep without access",
+        "Nighthawk 0.1, MDSec (2021)",
+        below(IMPLANT, SLEEP, call=DELAY, away=True),
+        x86=True,
     ),
     Technique("Gargoyle", "J. Lospinoso (2017)", narrow),
     Technique("ThreadStackSpoofer", "mgeeky (2021)", cut),

@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Sequence, Union
+from typing import Any, Dict, Optional, Sequence, Union, overload
 
-from tests.forge.code import Routine, module_options
 from tests.forge.paging import State
 from tests.forge.process import Process
 from tests.forge.vad import EXECUTE_READWRITE
-from tests.support.clean.host64 import GROUND, JITTED, Host64, Link, Private, Program
+from tests.support.clean.host64 import JITTED, Host64, Link, Private, Program
+from tests.support.clean.host86 import AnyProgram, Host, Host86, Program86
 
 from . import product
 
@@ -29,7 +29,11 @@ IMPLANT = Implant()
 Call = Union[Link, Implant]
 
 
-def victim(host: Host64, *files: str, name: str = "host.exe", functions: str = "main Loop Work") -> Program:
+@overload
+def victim(host: Host64, *files: str, name: str = ..., functions: str = ...) -> Program: ...
+@overload
+def victim(host: Host86, *files: str, name: str = ..., functions: str = ...) -> Program86: ...
+def victim(host: Host, *files: str, name: str = "host.exe", functions: str = "main Loop Work") -> AnyProgram:
     """A program that does its own work, too, and that the security product hooks."""
     program = host.program(name, *files, functions=functions)
     product.hook(program)
@@ -38,7 +42,7 @@ def victim(host: Host64, *files: str, name: str = "host.exe", functions: str = "
 
 
 def memory(
-    program: Program,
+    program: AnyProgram,
     protection: int = EXECUTE_READWRITE,
     file: Optional[str] = None,
     masked: bool = False,
@@ -55,13 +59,7 @@ def memory(
         asleep: it may not be executed now
         away: nobody may read it now
     """
-    if file is None:
-        base = program.jitted(SIZE, protection)
-    else:
-        base = program.process.space.reserve(SIZE)
-        code = module_options([Routine(JITTED.rva, unwind=False)], 0, 64)["contents"]
-        program.process.region(base, size=SIZE, protection=protection, file=file)
-        program.process.space.write(base + JITTED.rva, code[JITTED.rva])
+    base = program.jitted(SIZE, protection, file)
     if masked:
         program.process.space.write(base, _MASK * (SIZE // len(_MASK)))
     if asleep:
@@ -77,12 +75,12 @@ def chain_of(base: int, chain: Sequence[Call]) -> Sequence[Link]:
 
 
 def waits(
-    host: Host64,
+    host: Host,
     *chain: Call,
     files: Sequence[str] = (),
     call: str = "ntdll!NtWaitForSingleObject",
     started: bool = False,
-    ground: Sequence[str] = GROUND,
+    ground: Optional[Sequence[str]] = None,
     **options: Any,
 ) -> Process:
     """A victim in which a thread waits, called through memory of no image.
@@ -99,5 +97,14 @@ def waits(
     program = victim(host, *files)
     base = memory(program, **options)
     thread = program.thread(win32_start=base + JITTED.rva) if started else program.thread("main")
-    program.waits(*chain_of(base, chain), call=call, thread=thread, ground=ground)
+    beginning: Dict[str, Any] = {} if ground is None else {"ground": ground}
+    program.waits(*chain_of(base, chain), call=call, thread=thread, **beginning)
     return program.process
+
+
+def interrupted(program: AnyProgram, *chain: Link, at: int) -> None:
+    """A thread that was interrupted at an address; on x86 it waits for a page there."""
+    if isinstance(program, Program86):
+        program.faults(*chain, at=at)
+    else:
+        program.interrupted(*chain, at=at)

@@ -9,26 +9,26 @@ import struct
 from tests.forge.pe import RDATA, TEXT, Section
 from tests.forge.process import Process
 from tests.support.clean.everyday import breaks_at
-from tests.support.clean.host64 import Host64, Program
+from tests.support.clean.host64 import Host64
+from tests.support.clean.host86 import AnyProgram, Host
 from tests.support.clean.libraries import DATA
 from tests.support.clean.libraries import RDATA as RDATA_SIZE
 from tests.support.clean.libraries import TEXT as TEXT_SIZE
 
-from .implants import IMPLANT, SLEEP, WAIT_EX, chain_of, memory, victim
+from .implants import IMPLANT, SLEEP, WAIT_EX, chain_of, interrupted, memory, victim
 from .techniques import Plant, Technique
 
 _CODE = bytes.fromhex("4831c0 4883c008 90 51 52 58 5a 59 90 90")
-_RARE = "rare.dll"
 _RARE_FUNCTIONS = "Render Paint"
 _EVERYTHING = 0xE0000060
 
 
-def stomped(program: Program, function: str) -> None:
+def stomped(program: AnyProgram, function: str) -> None:
     """Writes other code over the start of a function."""
     program.process.space.write(program.at(function), _CODE)
 
 
-def stomping(host: Host64) -> Process:
+def stomping(host: Host) -> Process:
     """A module that other processes have: a thread waits in the code that took the place of its own."""
     program = victim(host, "combase.dll")
     stomped(program, "combase!WaitCoalesced")
@@ -36,16 +36,15 @@ def stomping(host: Host64) -> Process:
     return program.process
 
 
-def stomping_alone(host: Host64) -> Process:
+def stomping_alone(host: Host) -> Process:
     """A module that no other process has."""
-    program = victim(host)
-    program.load(_RARE, functions=_RARE_FUNCTIONS, key="rare")
+    program = _mapped(victim(host), "rare.dll")
     stomped(program, "rare!Paint")
     program.waits("main", "rare!Paint", WAIT_EX)
     return program.process
 
 
-def worker_factory(host: Host64) -> Process:
+def worker_factory(host: Host) -> Process:
     """The start routine of the worker factory is written over: new workers begin in the code."""
     program = victim(host)
     stomped(program, "ntdll!TppWorkerThread")
@@ -62,7 +61,7 @@ def threadless(host: Host64) -> Process:
     return program.process
 
 
-def unhooked(host: Host64) -> Process:
+def unhooked(host: Host) -> Process:
     """The product's hooks are taken out of ntdll: all others have them."""
     victim_program = victim(host)
     place = victim_program.at("ntdll!NtCreateFile")
@@ -76,14 +75,15 @@ def unhooked(host: Host64) -> Process:
     return victim_program.process
 
 
-def _mapped(program: Program) -> Program:
-    program.load(_RARE, functions=_RARE_FUNCTIONS, key="rare")
+def _mapped(program: AnyProgram, file: str) -> AnyProgram:
+    """Loads a DLL that no other process has: what happens to one file happens to all that map it."""
+    program.load(file, functions=_RARE_FUNCTIONS, key="rare")
     return program
 
 
-def phantom(host: Host64) -> Process:
+def phantom(host: Host) -> Process:
     """A DLL from a transaction that was rolled back: its file has no name any more."""
-    program = _mapped(victim(host))
+    program = _mapped(victim(host), "phantom.dll")
     program.waits("main", "rare!Paint", WAIT_EX)
     section = program.modules["rare"][0].section
     assert section is not None
@@ -91,7 +91,7 @@ def phantom(host: Host64) -> Process:
     return program.process
 
 
-def ghost(host: Host64) -> Process:
+def ghost(host: Host) -> Process:
     """A program whose file is about to be deleted."""
     program = victim(host, name="ghost.exe")
     section = program.modules[""][0].section
@@ -100,7 +100,7 @@ def ghost(host: Host64) -> Process:
     return program.process
 
 
-def doppelganger(host: Host64) -> Process:
+def doppelganger(host: Host) -> Process:
     """A program from a transaction that was rolled back."""
     program = victim(host, name="double.exe")
     section = program.modules[""][0].section
@@ -109,7 +109,7 @@ def doppelganger(host: Host64) -> Process:
     return program.process
 
 
-def hollow(host: Host64) -> Process:
+def hollow(host: Host) -> Process:
     """Private memory in the place of the program."""
     program = victim(host, name="hollow.exe")
     vad = next(vad for vad in program.process.vads if vad.start == program.modules[""][0].base)
@@ -117,9 +117,9 @@ def hollow(host: Host64) -> Process:
     return program.process
 
 
-def other_headers(host: Host64) -> Process:
+def other_headers(host: Host) -> Process:
     """An image was mapped over with another one: the headers are that one's."""
-    program = _mapped(victim(host))
+    program = _mapped(victim(host), "overloaded.dll")
     base = program.modules["rare"][0].base
     program.process.space.write(base + 0x88, struct.pack("<I", 0x61234567))
     stomped(program, "rare!Paint")
@@ -127,16 +127,16 @@ def other_headers(host: Host64) -> Process:
     return program.process
 
 
-def unlisted(host: Host64) -> Process:
+def unlisted(host: Host) -> Process:
     """An image is mapped as a section, in no loader list, and its code is another one."""
     program = victim(host)
-    program.load(_RARE, functions=_RARE_FUNCTIONS, key="rare", listed=False)
+    program.load("unlisted.dll", functions=_RARE_FUNCTIONS, key="rare", listed=False)
     stomped(program, "rare!Paint")
     program.waits("main", "rare!Paint", WAIT_EX)
     return program.process
 
 
-def writable_section(host: Host64) -> Process:
+def writable_section(host: Host) -> Process:
     """A DLL that has a section for writing and execution; other programs have loaded it."""
     sections = [
         Section(".text", 0x1000, TEXT_SIZE, _EVERYTHING),
@@ -146,24 +146,24 @@ def writable_section(host: Host64) -> Process:
     ]
     for _ in range(3):
         program = victim(host)
-        program.load(_RARE, functions=_RARE_FUNCTIONS, key="rare", sections=sections)
+        program.load("writable.dll", functions=_RARE_FUNCTIONS, key="rare", sections=sections)
         program.waits("main", "rare!Render", WAIT_EX)
     stomped(program, "rare!Paint")
     program.waits("main", "rare!Paint", WAIT_EX)
     return program.process
 
 
-def cave(host: Host64) -> Process:
+def cave(host: Host) -> Process:
     """Code in the gap behind the last function of a DLL that all have."""
     program = victim(host)
     base = program.modules["kernelbase"][0].base
     at = base + 0x1F00
     program.process.space.write(at, b"\x90" * 0x40)
-    program.interrupted("main", at=at + 0x10)
+    interrupted(program, "main", at=at + 0x10)
     return program.process
 
 
-def hooked_sleep(host: Host64) -> Process:
+def hooked_sleep(host: Host) -> Process:
     """SleepEx is hooked by the implant itself, to mask its memory: the thread waits behind the hook."""
     program = victim(host)
     base, place = memory(program, masked=True, asleep=True), program.at(SLEEP)
@@ -175,7 +175,7 @@ def hooked_sleep(host: Host64) -> Process:
 def breakpoint_in(function: str, *files: str) -> Plant:
     """Plants a hardware breakpoint in a process without debugger."""
 
-    def plant(host: Host64) -> Process:
+    def plant(host: Host) -> Process:
         program = victim(host, *files)
         thread = program.thread("main")
         program.waits("main", WAIT_EX, thread=thread)
@@ -185,39 +185,52 @@ def breakpoint_in(function: str, *files: str) -> Plant:
     return plant
 
 
-def nothing(host: Host64) -> Process:
+def nothing(host: Host) -> Process:
     """Nothing that stacks show: a process that waits."""
     return victim(host).process
 
 
 TECHNIQUES = (
-    Technique("Module stomping", "F-Secure, Hiding malicious code with module stomping (2019)", stomping),
-    Technique("Module stomping of a DLL of its own", "Cobalt Strike, module_x64 (2017)", stomping_alone),
+    Technique(
+        "Module stomping", "F-Secure, Hiding malicious code with module stomping (2019)", stomping, x86=True
+    ),
+    Technique(
+        "Module stomping of a DLL of its own", "Cobalt Strike, module_x64 (2017)", stomping_alone, x86=True
+    ),
     Technique(
         "PoolParty, worker factory start routine",
         "A. Leviev, SafeBreach, Black Hat Europe (2023)",
         worker_factory,
+        x86=True,
     ),
     Technique("Threadless injection", "C. Coburn, Bsides Cymru (2023)", threadless),
     Technique(
-        "Unhooking of ntdll", "ired.team: Full DLL unhooking (2019); Perun's Fart, Sektor7 (2021)", unhooked
+        "Unhooking of ntdll",
+        "ired.team: Full DLL unhooking (2019); Perun's Fart, Sektor7 (2021)",
+        unhooked,
+        x86=True,
     ),
-    Technique("Phantom DLL hollowing", "F. Orr (2020)", phantom),
-    Technique("Process ghosting", "G. Landau, Elastic (2021)", ghost),
-    Technique("Process doppelgänging", "T. Liberman, E. Kogan, Black Hat Europe (2017)", doppelganger),
-    Technique("Process hollowing", "J. Leitch (2011); ATT&CK T1055.012", hollow),
-    Technique("Module overloading", "hasherezade (2020)", other_headers),
-    Technique("Section mapping of a DLL that no list has", "F. Orr: DLL hollowing (2019)", unlisted),
-    Technique("Mockingjay", "Security Joes (2023)", writable_section),
-    Technique("Code caves", "ATT&CK T1055; F. Orr (2020)", cave),
+    Technique("Phantom DLL hollowing", "F. Orr (2020)", phantom, x86=True),
+    Technique("Process ghosting", "G. Landau, Elastic (2021)", ghost, x86=True),
+    Technique(
+        "Process doppelgänging", "T. Liberman, E. Kogan, Black Hat Europe (2017)", doppelganger, x86=True
+    ),
+    Technique("Process hollowing", "J. Leitch (2011); ATT&CK T1055.012", hollow, x86=True),
+    Technique("Module overloading", "hasherezade (2020)", other_headers, x86=True),
+    Technique(
+        "Section mapping of a DLL that no list has", "F. Orr: DLL hollowing (2019)", unlisted, x86=True
+    ),
+    Technique("Mockingjay", "Security Joes (2023)", writable_section, x86=True),
+    Technique("Code caves", "ATT&CK T1055; F. Orr (2020)", cave, x86=True),
     Technique("Shellcode fluctuation", "mgeeky (2021)", hooked_sleep),
     Technique(
         "Patchless AMSI bypass",
         "C. Coburn: In-process patchless AMSI bypass (2022)",
         breakpoint_in("amsi!AmsiScanBuffer", "amsi.dll"),
+        x86=True,
     ),
-    Technique("TamperingSyscalls", "rad9800 (2022)", breakpoint_in("ntdll!NtMapViewOfSection")),
-    Technique("Blindside", "Cymulate (2022)", breakpoint_in("ntdll!NtOpenFile")),
+    Technique("TamperingSyscalls", "rad9800 (2022)", breakpoint_in("ntdll!NtMapViewOfSection"), x86=True),
+    Technique("Blindside", "Cymulate (2022)", breakpoint_in("ntdll!NtOpenFile"), x86=True),
     Technique("Process herpaderping", "J. Shaw (2020)", nothing, shown=False),
     Technique("AMSI patch", "RastaMouse (2018)", nothing, shown=False),
     Technique("ETW patch", "A. Chester, xpn (2020)", nothing, shown=False),

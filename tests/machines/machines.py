@@ -1,13 +1,17 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The machines: a developer's desktop, a server, and a workstation whose programs no rule names."""
+"""The machines: a developer's desktop, a server, and a workstation whose programs no rule names.
+
+Of x86 there is a desktop: with programs as x64 runs them under WoW64, and a thunk that no rule names.
+"""
 
 from __future__ import annotations
 
-from typing import Callable, Dict
+from typing import Callable, Dict, Iterable
 
-from tests.support.clean import everyday, patched, processes, runtimes, wow
+from tests.support.clean import everyday, host86, patched, processes, runtimes, wow
 from tests.support.clean.host64 import Host64
+from tests.support.clean.host86 import Host, Host86
 
 from . import product, programs, unnamed
 
@@ -115,8 +119,45 @@ MACHINES: Dict[str, Callable[[Host64], None]] = {
 }
 
 
-def build(machine: str, kernel: str = KERNEL) -> Host64:
+def programs_86(host: Host86) -> None:
+    """The programs of x86 with code of no file."""
+    for name in ("Slack.exe", "Launcher.exe"):
+        programs.electron_32(host, name)
+    programs.java_32(host, "javaw.exe")
+    for name in ("tray.exe", "sync.exe", "agent.exe"):
+        programs.dotnet_32(host, name)
+    programs.winforms(host, "accounts.exe")
+    programs.mono_game(host, "game.exe")
+    unnamed.window_thunk(host)
+
+
+def _desktop_86(host: Host86) -> None:
+    for situation in (host86.system, host86.window, host86.clr, host86.without_a_program):
+        situation(host)
+    for name in _COMMON:
+        programs.ordinary(host, name)
+    for _ in range(_SERVICES["desktop"]):
+        everyday.service(host)
+    for name in _SHELL:
+        programs.ordinary(host, name, "user32.dll")
+    programs_86(host)
+    product.hook_all(host)
+
+
+MACHINES_86: Dict[str, Callable[[Host86], None]] = {"desktop": _desktop_86}
+
+
+def names_of(kernel: str) -> Iterable[str]:
+    """The machines that a kernel has."""
+    return MACHINES_86 if kernel in host86.NARROW else MACHINES
+
+
+def build(machine: str, kernel: str = KERNEL) -> Host:
     """A machine with all of its pages."""
+    if kernel in host86.NARROW:
+        narrow = Host86(kernel, ends=True)
+        MACHINES_86[machine](narrow)
+        return narrow
     host = Host64(kernel)
     MACHINES[machine](host)
     return host

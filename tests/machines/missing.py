@@ -20,7 +20,7 @@ from typing import Dict, List, Tuple
 from tests.forge.paging import State
 from tests.forge.phys import PAGE
 from tests.forge.process import Process
-from tests.support.clean.host64 import Host64
+from tests.support.clean.host86 import Host
 from tests.support.clean.images import SHARED_DATA, shared_pages
 
 COLD, WARM = 1.9, 0.63
@@ -32,7 +32,7 @@ _CODE = 1 << 29
 Range = Tuple[int, int]
 
 
-def lose(host: Host64, seed: int, share: float) -> int:
+def lose(host: Host, seed: int, share: float) -> int:
     """Takes pages of processes, kernel stacks and sections of files out of a machine's image.
 
     Args:
@@ -46,7 +46,7 @@ def lose(host: Host64, seed: int, share: float) -> int:
     return _of_processes(host, seed, share) + _of_sections(host, seed, share)
 
 
-def _of_processes(host: Host64, seed: int, share: float) -> int:
+def _of_processes(host: Host, seed: int, share: float) -> int:
     missing = 0
     kernel = host.kernel.space
     for process in host.kernel.processes:
@@ -86,7 +86,7 @@ def _warm(process: Process) -> List[Range]:
     return [(low & ~(PAGE - 1), high) for low, high in ranges]
 
 
-def _of_sections(host: Host64, seed: int, share: float) -> int:
+def _of_sections(host: Host, seed: int, share: float) -> int:
     missing = 0
     lose_shared = shared_pages(host.kernel)
     code: Dict[str, List[Range]] = {}

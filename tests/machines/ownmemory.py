@@ -7,10 +7,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from tests.forge import trapentries as entries
 from tests.forge.process import Process
 from tests.forge.vad import EXECUTE_READ
 from tests.support.clean.host64 import Host64, Private, Through
+from tests.support.clean.host86 import Host
 
 from .implants import (
     APC,
@@ -21,6 +21,7 @@ from .implants import (
     SLEEP,
     WAIT_EX,
     Call,
+    interrupted,
     memory,
     victim,
     waits,
@@ -38,14 +39,14 @@ def below(*chain: Call, **options: Any) -> Plant:
     return functools.partial(_below, chain=chain, options=options)
 
 
-def _below(host: Host64, chain: Any, options: Any) -> Process:
+def _below(host: Host, chain: Any, options: Any) -> Process:
     return waits(host, *chain, **options)
 
 
-def hijacked(host: Host64) -> Process:
+def hijacked(host: Host) -> Process:
     """SetThreadContext: the thread was interrupted in the code."""
     program = victim(host)
-    program.interrupted("main", "Loop", at=memory(program) + 0x110, kind=entries.DEVICE)
+    interrupted(program, "main", "Loop", at=memory(program) + 0x110)
     return program.process
 
 
@@ -59,7 +60,7 @@ def delegate(host: Host64) -> Process:
     return program.process
 
 
-def page_file(host: Host64) -> Process:
+def page_file(host: Host) -> Process:
     """A view of a section that the page file backs: it has no file."""
     program = victim(host)
     base = memory(program, EXECUTE_READ, file="\\section")
@@ -87,14 +88,19 @@ TECHNIQUES = (
         "CreateRemoteThread with shellcode",
         "A. Hosseini, Elastic: Ten process injection techniques (2017); ATT&CK T1055.002",
         below(IMPLANT, SLEEP, call=DELAY, started=True),
+        x86=True,
     ),
     Technique(
-        "Reflective DLL injection", "S. Fewer, Harmony Security (2008)", below(IMPLANT, IMPLANT, WAIT_EX)
+        "Reflective DLL injection",
+        "S. Fewer, Harmony Security (2008)",
+        below(IMPLANT, IMPLANT, WAIT_EX),
+        x86=True,
     ),
     Technique(
         "sRDI",
         "N. Landers, NetSPI: Shellcode reflective DLL injection (2017)",
         below("main", IMPLANT, WAIT_EX),
+        x86=True,
     ),
     Technique(
         "Early Bird",
@@ -111,7 +117,9 @@ TECHNIQUES = (
         "T. Liberman, enSilo (2016)",
         below("main", SLEEP, Through(APC, DELAY), "ntdll!RtlDispatchAPC", IMPLANT, WAIT_EX),
     ),
-    Technique("Thread execution hijacking", "ATT&CK T1055.003; A. Hosseini, Elastic (2017)", hijacked),
+    Technique(
+        "Thread execution hijacking", "ATT&CK T1055.003; A. Hosseini, Elastic (2017)", hijacked, x86=True
+    ),
     Technique(
         "KernelCallbackTable",
         "Microsoft on FinFisher (2018); odzhan, modexp (2019)",
@@ -128,36 +136,43 @@ TECHNIQUES = (
         "Extra window memory injection",
         "PowerLoader, by MalwareTech (2013); ATT&CK T1055.011",
         below(*_PROCEDURE, IMPLANT, WAIT_EX, files=_GUI),
+        x86=True,
     ),
     Technique(
         "PROPagate",
         "Hexacorn: PROPagate (2017)",
         below(*_PROCEDURE, "user32!__fnDWORD", IMPLANT, WAIT_EX, files=_GUI),
+        x86=True,
     ),
     Technique(
         "ListPlanting",
         "Hexacorn: Listplanting (2019); ATT&CK T1055.015",
         below(*_PROCEDURE, IMPLANT, IMPLANT, SLEEP, call=DELAY, files=_GUI, protection=EXECUTE_READ),
+        x86=True,
     ),
     Technique(
         "PoolParty, TP_WORK",
         "A. Leviev, SafeBreach, Black Hat Europe (2023)",
         below(_POOL, "ntdll!TppWorkpExecuteCallback", IMPLANT, WAIT_EX),
+        x86=True,
     ),
     Technique(
         "PoolParty, TP_TIMER",
         "A. Leviev, SafeBreach, Black Hat Europe (2023)",
         below(_POOL, "ntdll!TppTimerpExecuteCallback", "ntdll!RtlpTpTimerCallback", IMPLANT, WAIT_EX),
+        x86=True,
     ),
     Technique(
         "PoolParty, TP_WAIT",
         "A. Leviev, SafeBreach, Black Hat Europe (2023)",
         below(_POOL, "ntdll!RtlpTpWaitCallback", IMPLANT, WAIT_EX),
+        x86=True,
     ),
     Technique(
         "PoolParty, TP_ALPC",
         "A. Leviev, SafeBreach, Black Hat Europe (2023)",
         below(_POOL, "ntdll!TppAlpcpExecuteCallback", IMPLANT, WAIT_EX),
+        x86=True,
     ),
     Technique(
         "Fibers",
@@ -168,6 +183,7 @@ TECHNIQUES = (
         "Enumeration callbacks",
         "aahmad097: AlternativeShellcodeExec (2020)",
         below("main", "kernelbase!EnumSystemLocalesEx", IMPLANT, SLEEP, call=DELAY),
+        x86=True,
     ),
     Technique(
         "Vectored exception handlers",
@@ -185,27 +201,32 @@ TECHNIQUES = (
         "TLS callbacks",
         "ATT&CK T1055.005; M. Pietrek, MSJ (1996)",
         below("ntdll!LdrpCallInitRoutine", IMPLANT, WAIT_EX, ground=_INIT),
+        x86=True,
     ),
     Technique(
         "Early Cascade injection",
         "Outflank (2024)",
         below(IMPLANT, SLEEP, call=DELAY, ground=_INIT),
+        x86=True,
     ),
     Technique(
         "Dirty Vanity",
         "Deep Instinct, Black Hat Europe (2022)",
         below(IMPLANT, SLEEP, call=DELAY, ground=("ntdll!RtlpProcessReflectionStartup",)),
+        x86=True,
     ),
     Technique(
         "Waiting thread hijacking",
         "hasherezade, Check Point (2025)",
         below("main", IMPLANT, WAIT_EX, protection=EXECUTE_READ),
+        x86=True,
     ),
-    Technique("Mapping injection", "A. Cocomazzi: Mapping-Injection (2020)", page_file),
+    Technique("Mapping injection", "A. Cocomazzi: Mapping-Injection (2020)", page_file, x86=True),
     Technique(
         "Code in a view of a data file",
         "ATT&CK T1055; F. Orr: Masking malicious memory artifacts (2020)",
         below("main", IMPLANT, WAIT_EX, protection=EXECUTE_READ, file="\\Users\\ann\\data.bin"),
+        x86=True,
     ),
     Technique("Shellcode by a delegate", "TheWover, FuzzySec: D/Invoke (2020)", delegate),
     Technique("execute-assembly", "R. Mudge, Cobalt Strike 3.11 (2018)", managed_only, shown=False),

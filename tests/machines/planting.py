@@ -11,6 +11,7 @@ lose pages as all others do.
 from __future__ import annotations
 
 import multiprocessing
+import multiprocessing.process
 import pathlib
 import tempfile
 from multiprocessing.connection import Connection
@@ -23,7 +24,7 @@ from tests.forge.phys import PAGE
 from tests.forge.process import Process
 from tests.forge.space import Space
 from tests.support import grid
-from tests.support.clean.host64 import Host64
+from tests.support.clean.host86 import Host
 from winstacks.columns.words import LOW
 
 from . import machines, missing
@@ -41,6 +42,13 @@ class Draw(NamedTuple):
     kernel: str
     share: float
     seed: int
+
+
+class Question(NamedTuple):
+    """A draw, and what to plant in its machine, all at once; nothing: the machine as it is."""
+
+    draw: Draw
+    techniques: Sequence[Technique] = ()
 
 
 class Shown(NamedTuple):
@@ -104,33 +112,34 @@ class _Owned(NamedTuple):
         return row["TID"] in self.tids or (row["PID"] in self.pids and row["PID"] == self.planted.pid)
 
 
-_hosts: Dict[Tuple[str, str], Host64] = {}
+_hosts: Dict[Tuple[str, str], Host] = {}
 """The machines, in the processes that answer: a fork has them without a copy."""
 
 
-def ask(draws: Sequence[Draw], techniques: Sequence[Technique], jobs: int) -> Iterator[Answer]:
-    """Yields what is found in machines, in the order of the draws.
-
-    Args:
-        draws: what is asked
-        techniques: to plant, all at once; none: the machine as it is
-        jobs: processes at a time
-    """
+def ask(questions: Sequence[Question], jobs: int) -> Iterator[Answer]:
+    """Yields what is found in machines, in the order of the questions; `jobs` are asked at a time."""
     forking = multiprocessing.get_context("fork")
-    for first in range(0, len(draws), jobs):
-        runs = []
-        for draw in draws[first : first + jobs]:
-            key = draw.machine, draw.kernel
-            if key not in _hosts:
-                _hosts[key] = machines.build(*key)
-            ours, theirs = forking.Pipe(duplex=False)
-            run = forking.Process(target=_answer, args=(theirs, draw, techniques))
-            run.start()
-            theirs.close()
-            runs.append((run, ours))
-        for run, ours in runs:
-            yield ours.recv()
-            run.join()
+    runs: List[Tuple[multiprocessing.process.BaseProcess, Connection]] = []
+    for question in questions:
+        if len(runs) == jobs:
+            yield _received(*runs.pop(0))
+        key = question.draw.machine, question.draw.kernel
+        if key not in _hosts:
+            _hosts[key] = machines.build(*key)
+        ours, theirs = forking.Pipe(duplex=False)
+        run = forking.Process(target=_answer, args=(theirs, *question))
+        run.start()
+        theirs.close()
+        runs.append((run, ours))
+    for each in runs:
+        yield _received(*each)
+
+
+def _received(run: multiprocessing.process.BaseProcess, pipe: Connection) -> Answer:
+    """Returns the answer of a process, which then ends."""
+    answer: Answer = pipe.recv()
+    run.join()
+    return answer
 
 
 def _answer(pipe: Connection, draw: Draw, techniques: Sequence[Technique]) -> None:
@@ -153,7 +162,7 @@ def _answer(pipe: Connection, draw: Draw, techniques: Sequence[Technique]) -> No
     pipe.close()
 
 
-def _planted(host: Host64, technique: Technique) -> _Owned:
+def _planted(host: Host, technique: Technique) -> _Owned:
     """Plants a technique, and notes what is new."""
     system = host.kernel.system
     known = {process.pid for process in host.kernel.processes}
@@ -164,7 +173,7 @@ def _planted(host: Host64, technique: Technique) -> _Owned:
     return _Owned(technique, planted, pids, tids)
 
 
-def _stack_pages(host: Host64, own: _Owned) -> List[Tuple[Space, int]]:
+def _stack_pages(host: Host, own: _Owned) -> List[Tuple[Space, int]]:
     """Returns the page in use of each stack of a technique's newest thread, with its address space."""
     threads = [thread for thread in own.planted.threads if not own.tids or thread.tid in own.tids]
     pages: List[Tuple[Space, int]] = []

@@ -7,7 +7,8 @@ from __future__ import annotations
 import struct
 
 from tests.forge.vad import EXECUTE_READ
-from tests.support.clean.host64 import JITTED, Host64, Private, Program
+from tests.support.clean.host64 import JITTED, Host64, Private
+from tests.support.clean.host86 import AnyProgram, Host, Program86
 
 HOOKED = (
     "ntdll!NtCreateFile",
@@ -16,7 +17,8 @@ HOOKED = (
     "kernelbase!VirtualProtect",
 )
 _TARGET = "guard!HookNtCreateFile"
-_DISTANCE, _STEP = 0x10000000, 0x10000
+_DISTANCE, _DISTANCE_86, _STEP = 0x10000000, -0x40000000, 0x10000
+"""Distance of the relays from ntdll (user mode of x86 ends not far above it), and between two processes."""
 _RELAY = 0x40
 _SANDBOXED = b"\x48\xba"
 """mov rdx, thunk: behind the number in a stub that a browser's sandbox has patched, which keeps it."""
@@ -35,14 +37,26 @@ def relays(target: int) -> tuple[bytes, ...]:
     )
 
 
-def hook(program: Program) -> int:
+def relays_86(target: int) -> tuple[bytes, ...]:
+    """Relays of x86: push, return; two jumps; one that calls."""
+    address = struct.pack("<I", target)
+    return (
+        b"\x68" + address + b"\xc3",
+        b"\xb8" + address + b"\xff\xe0",
+        b"\xb9" + address + b"\xff\xe1",
+        b"\xb8" + address + b"\xff\xd0\xc3",
+    )
+
+
+def hook(program: AnyProgram) -> int:
     """Hooks a process; returns the address of its relays."""
     if "guard" not in program.modules:
         program.load("guard.dll")
     space = program.process.space
-    base = program.at(HOOKED[0]) // _STEP * _STEP + _DISTANCE + program.process.pid * _STEP
+    distance, made = (_DISTANCE_86, relays_86) if isinstance(program, Program86) else (_DISTANCE, relays)
+    base = program.at(HOOKED[0]) // _STEP * _STEP + distance + program.process.pid * _STEP
     program.process.region(base, size=0x1000, protection=EXECUTE_READ)
-    for number, (function, code) in enumerate(zip(HOOKED, relays(program.at(_TARGET)))):
+    for number, (function, code) in enumerate(zip(HOOKED, made(program.at(_TARGET)))):
         place, relay = program.at(function), base + _RELAY * number
         if space.read(place, 1) == b"\xe9" or space.read(place + 8, 2) == _SANDBOXED:
             continue
@@ -51,7 +65,7 @@ def hook(program: Program) -> int:
     return base
 
 
-def hook_all(host: Host64) -> None:
+def hook_all(host: Host) -> None:
     """Hooks every program there is, the 32-bit halves too."""
     for program in host.programs:
         hook(program)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Union
 
 from tests.forge import trapentries as entries
 from tests.forge.code import Routine
@@ -16,6 +17,7 @@ from tests.forge.vad import EXECUTE_READ, EXECUTE_READWRITE
 from tests.support.clean import codelists
 from tests.support.clean.everyday import breaks_at
 from tests.support.clean.host64 import POISON, PREEMPTED, Host64, Private, Program
+from tests.support.clean.host86 import AnyProgram, Host, Host86, Program86
 from tests.support.clean.narrow import WAIT_EX as WAIT_EX_32
 from tests.support.clean.narrow import Private32, code_of
 from tests.support.clean.wow import Program32
@@ -30,34 +32,44 @@ _CLR = ("clr!Thread::intermediateThreadProc", "clr!CallDescrWorkerInternal")
 _JVM = ("jvm!thread_native_entry", "jvm!JavaThread::run", "jvm!JavaCalls::call_helper")
 
 
-def _made_32(program: Program32) -> None:
+AnyProgram32 = Union[Program32, Program86]
+
+
+def program_32(host: Host, name: str, *files: str, functions: str) -> AnyProgram32:
+    """A program of 32 bits: under WoW64, or on x86."""
+    if isinstance(host, Host86):
+        return host.program(name, *files, functions=functions)
+    return Program32(host, name, *files, functions=functions)
+
+
+def _made_32(program: AnyProgram32) -> None:
     """Two ranges with code that a runtime of 32 bits made."""
     for base in (_CODE, _OTHER):
-        program.wide.process.region(base, size=_SIZE, protection=EXECUTE_READWRITE)
+        program.process.region(base, size=_SIZE, protection=EXECUTE_READWRITE)
         program.narrow.space.write(base + 0x100, code_of(Routine(0x100)))
 
 
-def dotnet_32(host: Host64, name: str) -> None:
+def dotnet_32(host: Host, name: str) -> None:
     """.NET Framework of 32 bits: managed code waits through clr, and through a P/Invoke of its own."""
-    program = Program32(host, name, "clr.dll", functions="main")
+    program = program_32(host, name, "clr.dll", functions="main")
     _made_32(program)
     codelists.clr(program.narrow, _CODE, _CODE + _SIZE)
     program.waits(*_CLR, Private32(_CODE), "clr!CLREvent::WaitEx", WAIT_EX_32)
     program.waits(*_CLR, Private32(_CODE), WAIT_EX_32)
 
 
-def winforms(host: Host64, name: str) -> None:
+def winforms(host: Host, name: str) -> None:
     """WinForms: a window procedure in managed code, called by user32, which managed code called."""
-    program = Program32(host, name, "clr.dll", "user32.dll", functions="main")
+    program = program_32(host, name, "clr.dll", "user32.dll", functions="main")
     _made_32(program)
     codelists.clr(program.narrow, _CODE, _CODE + _SIZE)
     functions = ("user32!DispatchMessageWorker", "user32!UserCallWinProcCheckWow")
     program.waits(*_CLR, Private32(_CODE), *functions, Private32(_CODE), "clr!CLREvent::WaitEx", WAIT_EX_32)
 
 
-def java_32(host: Host64, name: str) -> None:
+def java_32(host: Host, name: str) -> None:
     """Java of 32 bits: compiled code calls the JVM, and one thread was interrupted in it."""
-    program = Program32(host, name, "jvm.dll", functions="main")
+    program = program_32(host, name, "jvm.dll", functions="main")
     _made_32(program)
     codelists.hotspot(program.narrow, _CODE, _CODE + _SIZE)
     program.waits(*_JVM, Private32(_CODE), "jvm!JVM_MonitorWait", "jvm!Monitor::wait", WAIT_EX_32)
@@ -100,10 +112,10 @@ def electron(host: Host64, name: str, children: int = 4) -> None:
             program.waits(*chain)
 
 
-def electron_32(host: Host64, name: str) -> None:
+def electron_32(host: Host, name: str) -> None:
     """Electron of 32 bits: nothing registers its code; JavaScript waits in a builtin of the program."""
     functions = "main napi_module_register Call Builtin"
-    program = Program32(host, name, functions=functions)
+    program = program_32(host, name, functions=functions)
     _made_32(program)
     program.waits("main", "Call", Private32(_CODE), "Builtin", WAIT_EX_32)
 
@@ -117,9 +129,9 @@ def bare_node(host: Host64, name: str) -> None:
     program.waits("main", "v8::Execution::Call", Private(base), "v8::internal::Builtin", WAIT_EX)
 
 
-def mono_game(host: Host64, name: str) -> None:
+def mono_game(host: Host, name: str) -> None:
     """An older game of Unity: Mono registers no code; it waits through Mono."""
-    program = Program32(host, name, "mono-2.0-bdwgc.dll", functions="main")
+    program = program_32(host, name, "mono-2.0-bdwgc.dll", functions="main")
     _made_32(program)
     program.waits(
         *("mono-2.0-bdwgc!mono_thread_start", "mono-2.0-bdwgc!mono_runtime_invoke"),
@@ -272,7 +284,7 @@ def hypercall(host: Host64, code: bytes = (b"\x0f\x01\xc1\xc3" * 4).ljust(0x1000
     host.switch_out(thread, stack, PREEMPTED)
 
 
-def ordinary(host: Host64, name: str, *files: str, threads: int = 2) -> Program:
+def ordinary(host: Host, name: str, *files: str, threads: int = 2) -> AnyProgram:
     """A program without anything odd: it waits, and so does a worker of its thread pool."""
     program = host.program(name, *files, functions="main Loop Work")
     for _ in range(threads):
@@ -281,7 +293,7 @@ def ordinary(host: Host64, name: str, *files: str, threads: int = 2) -> Program:
     return program
 
 
-def ordinary_32(host: Host64, name: str) -> None:
+def ordinary_32(host: Host, name: str) -> None:
     """The same of 32 bits."""
-    program = Program32(host, name, functions="main Loop")
+    program = program_32(host, name, functions="main Loop")
     program.waits("main", "Loop", WAIT_EX_32)

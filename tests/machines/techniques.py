@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import Callable, Dict, List, NamedTuple
 
 from tests.forge.process import Process
-from tests.support.clean.host64 import Host64
+from tests.support.clean.host86 import NARROW
 
-Plant = Callable[[Host64], Process]
+Plant = Callable[..., Process]
+"""Takes a `Host64`, or a `Host86` if the technique has x86."""
 
 
 def unchanged(process: Process) -> None:
@@ -28,6 +29,8 @@ class Technique(NamedTuple):
         plant: adds to a machine what it leaves; returns the process in which it is to be found
         shown: whether stacks can show it
         change: what it changes once all lists are linked, as Windows does that before
+        x86: whether it is planted in machines of x86, too; it does not depend on unwind data, dispatchers,
+            stubs or gadgets of x64 then
     """
 
     name: str
@@ -35,16 +38,23 @@ class Technique(NamedTuple):
     plant: Plant
     shown: bool = True
     change: Callable[[Process], None] = unchanged
+    x86: bool = False
 
 
-def rooms() -> Dict[str, List[Technique]]:
-    """Returns the techniques that stacks can show: those that rules were made for, and those forged later."""
+def rooms(kernel: str) -> Dict[str, List[Technique]]:
+    """Returns the techniques that stacks of a kernel can show, by who forged them.
+
+    Those that rules were made for, and those that were forged later.
+    """
     from . import afterwards
 
-    return {
+    known = {
         "techniques known to the rules": [technique for technique in all_techniques() if technique.shown],
         "techniques forged later": list(afterwards.TECHNIQUES),
     }
+    if kernel not in NARROW:
+        return known
+    return {name: [technique for technique in room if technique.x86] for name, room in known.items()}
 
 
 def all_techniques() -> List[Technique]:

@@ -16,9 +16,11 @@ from tests.forge import trapentries as entries
 from tests.forge.code import Routine, module_options
 from tests.forge.vad import EXECUTE_READ, EXECUTE_READWRITE, Vad
 from tests.support.clean.host64 import JITTED, Host64, Private, Program
+from tests.support.clean.host86 import Host
 from tests.support.clean.narrow import WAIT_EX as WAIT_EX_32
 from tests.support.clean.narrow import Private32, code_of
-from tests.support.clean.wow import Program32
+
+from .programs import program_32
 
 WAIT_EX, SLEEP = "kernelbase!WaitForSingleObjectEx", "kernelbase!SleepEx"
 _PROGRAMS = "C:\\Program Files\\"
@@ -140,10 +142,10 @@ def office_macro(host: Host64) -> None:
     program.waits("main", "vbe7!rtcRun", "vbe7!EbCall", Private(base), "vbe7!rtcSleep", SLEEP)
 
 
-def window_thunk(host: Host64) -> None:
+def window_thunk(host: Host) -> None:
     """32 bits: a thunk of AutoHotkey's CallbackCreate, which user32 calls and which calls the program."""
-    program = Program32(host, "AutoHotkey.exe", "user32.dll", functions="main Dispatch Callback")
-    program.wide.process.region(_NARROW, size=_SIZE, protection=EXECUTE_READWRITE)
+    program = program_32(host, "AutoHotkey.exe", "user32.dll", functions="main Dispatch Callback")
+    program.process.region(_NARROW, size=_SIZE, protection=EXECUTE_READWRITE)
     program.narrow.space.write(_NARROW + 0x100, code_of(Routine(0x100)))
     window = ("user32!DispatchMessageWorker", "user32!UserCallWinProcCheckWow")
     program.waits("main", "Dispatch", *window, Private32(_NARROW), "Callback", WAIT_EX_32)

@@ -9,6 +9,7 @@ import struct
 from tests.forge.thread import Thread
 
 from .host64 import GROUND, Host64, Program, Shows, Through
+from .host86 import Host
 
 EXCEPTION, APC, CALLBACK = "KiUserExceptionDispatcher", "KiUserApcDispatcher", "KiUserCallbackDispatcher"
 WAIT_EX = "kernelbase!WaitForSingleObjectEx"
@@ -17,7 +18,7 @@ _CONTEXT, _RECORD = 0x4D0, 0x4F0
 _ACCESS_VIOLATION = 0xC0000005
 
 
-def service(host: Host64) -> Shows:
+def service(host: Host) -> Shows:
     """A svchost.exe: its first thread reads commands of the service control manager, another is a service."""
     program = host.program(
         "svchost.exe", "sechost.dll", "ucrtbase.dll", functions="wmain ServiceStarter Service"
@@ -167,12 +168,12 @@ def debugged(host: Host64) -> Shows:
     return [shown]
 
 
-def breaks_at(host: Host64, thread: Thread, address: int) -> None:
+def breaks_at(host: Host, thread: Thread, address: int) -> None:
     """Has the first debug register of a thread saved in its trap frame, enabled for execution."""
     isf, frame = host.kernel.isf, thread.kthread["TrapFrame"]
     for name in _DEBUG_REGISTERS:
         value = {"Dr0": address, "Dr7": 0x401}.get(name, 0)
-        host.kernel.space.write_int(frame + isf.offset("_KTRAP_FRAME", name), value, 8)
+        host.kernel.space.write_int(frame + isf.offset("_KTRAP_FRAME", name), value)
     assert thread.kthread.maybe("Header.DebugActive", 3)
 
 

@@ -36,7 +36,7 @@ from tests.support.trapsets import filled, registers_64
 
 from . import libraries
 from .libraries import Library
-from .narrow import Bases
+from .narrow import Bases, Private32
 
 POISON = filled(b"\x60\xde\xc2\xe4\xdf\xfa\xff\xff")
 TRAP_FRAME = 0x190
@@ -82,10 +82,8 @@ class Shown(NamedTuple):
     functions: Tuple[str, ...]
 
 
-class Private(NamedTuple):
-    """A frame in memory of no module: code that a runtime made. `base` is that of the memory."""
-
-    base: int
+class Private(Private32):
+    """A frame in memory of no module: code that a runtime made. `base` is the base of that memory."""
 
 
 class Through(NamedTuple):
@@ -151,10 +149,10 @@ class Host64:
             self._bases[key] = _MODULES + _ROOM * len(self._bases)
         return libraries.library(file, self.later, self._bases[key], functions), self._bases[key]
 
-    def driver(self, file: str, functions: str) -> None:
-        """A driver with functions."""
+    def driver(self, file: str, functions: str, **options: Any) -> None:
+        """A driver with functions; see `Kernel.module` for the options."""
         library = libraries.library(file, self.later, 0, functions)
-        module = self.kernel.module(file, **library.options)
+        module = self.kernel.module(file, **library.options, **options)
         self.drivers[file.rpartition(".")[0]] = module, library
 
     def frame(self, name: str) -> Tuple[int, Routine]:
@@ -252,11 +250,11 @@ class Program:
         module, _, function = name.rpartition("!")
         return self.modules[module][1].stubs[function][1]
 
-    def jitted(self, size: int = 0x2000, protection: int = EXECUTE_READ) -> int:
-        """Private memory with code that a runtime made; returns its address."""
+    def jitted(self, size: int = 0x2000, protection: int = EXECUTE_READ, file: Optional[str] = None) -> int:
+        """Memory of no image with code, by default private memory; returns its address."""
         base = self.process.space.reserve(size)
         code = module_options([dataclasses.replace(JITTED, unwind=False)], 0, 64)["contents"]
-        self.process.region(base, size=size, protection=protection)
+        self.process.region(base, size=size, protection=protection, file=file)
         for rva, data in code.items():
             self.process.space.write(base + rva, data)
         return base

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Dict, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Union
 
 from tests.forge import kernels
 from tests.forge import trapentries as entries
@@ -14,13 +14,15 @@ from tests.forge.kernel import Kernel
 from tests.forge.stacks86 import Stack86
 from tests.forge.thread import TERMINATED, Thread
 from tests.forge.trapentries import X86_BLUE, X86_OLD, Entry
-from tests.forge.vad import EXECUTE_READWRITE, READONLY
+from tests.forge.vad import EXECUTE_READ, EXECUTE_READWRITE, READONLY
 from tests.support.callstackimages86 import POISON, TRAP_FRAME
 from tests.support.trapsets import registers_86
 
-from .host64 import Shown, Shows
-from .narrow import GROUND, WAIT, WAIT_EX, Bases, Narrow, code_of
+from .host64 import JITTED, Host64, Link, Program, Shown, Shows, Through
+from .narrow import GROUND, WAIT, WAIT_EX, Bases, Narrow, Private32, code_of
 
+_JITTED = Routine(JITTED.rva)
+Link86 = Union[Link, Private32]
 NARROW = ("win7-x86", "win10-x86")
 WAITING = ("NtWaitForSingleObject", "KeWaitForSingleObject", "KiCommitThreadWait", "KiSwapThread")
 _FRAMELESS = ("KiSwapContext", "KiFastCallEntry", "KiTrap0E", "KiThreadStartup")
@@ -39,9 +41,10 @@ class Host86:
 
     Args:
         name: of the kernel
+        ends: whether functions of programs have an end, as real ones have: see `narrow.code_of`
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, ends: bool = False) -> None:
         known = kernels.load(name)
         self.later = name != "win7-x86"
         self.architecture = X86_OLD if known.table.has("_KTRAP_FRAME", "DbgArgPointer") else X86_BLUE
@@ -55,7 +58,8 @@ class Host86:
             data = code_of(dataclasses.replace(routine))
             code[routine.rva] = (b"\x40\x40\x40" + data[3:] if element in _FRAMELESS else data)[:room]
         self.kernel = Kernel(known.table, **{**known.options(), "contents": code})
-        self.bases = Bases()
+        self.bases, self.ends = Bases(), ends
+        self.programs: List[Program86] = []
         self._next = 0x200
 
     def number(self) -> int:
@@ -64,6 +68,10 @@ class Host86:
         per_page = 0x1000 // self.kernel.isf.size("_HANDLE_TABLE_ENTRY")
         self._next += 4 * (self._next // 4 % per_page == 0)
         return self._next
+
+    def program(self, name: str, *files: str, functions: str = "main") -> Program86:
+        """A program with ntdll, kernel32, kernelbase and other modules."""
+        return Program86(self, name, *(file for file in files if file != "win32u.dll"), functions=functions)
 
     def descend(self, stack: Stack86, functions: Sequence[str]) -> None:
         """Lets functions of the kernel call each other."""
@@ -97,36 +105,58 @@ class Program86:
     def __init__(self, host: Host86, name: str, *files: str, functions: str = "main") -> None:
         self.host = host
         self.process = host.kernel.process(name, pid=host.number())
-        self.narrow = Narrow(self.process, host.bases, name, functions, files)
+        self.narrow = Narrow(self.process, host.bases, name, functions, files, host.ends)
+        self.modules, self.at, self.load = self.narrow.modules, self.narrow.at, self.narrow.load
+        host.programs.append(self)
 
-    def thread(self, start: str, state: int = 5) -> Thread:
-        """A thread that was started in a function."""
-        begin = self.narrow.at(GROUND[0])
-        return self.process.thread(
-            self.host.number(), start=begin, win32_start=self.narrow.at(start), state=state
-        )
+    def jitted(self, size: int = 0x2000, protection: int = EXECUTE_READ, file: Optional[str] = None) -> int:
+        """Memory of no image with code; returns its address."""
+        base = self.process.space.reserve(size)
+        self.process.region(base, size=size, protection=protection, file=file)
+        self.process.space.write(base + _JITTED.rva, code_of(_JITTED, self.host.ends))
+        return base
 
-    def waits(self, *chain: str, call: str = WAIT) -> Shown:
-        """A thread that waits in a system call by sysenter."""
-        thread = self.thread(chain[0])
-        user = self.narrow.stack(thread.user_stack_base, (*GROUND, *chain), call)
-        ip = self.narrow.at("ntdll!KiFastSystemCallRet")
+    def thread(self, start: str = "", **options: Any) -> Thread:
+        """A thread that was started in a function, by default in the first of the program."""
+        own = next(iter(self.modules[""][1].routines))
+        options.setdefault("win32_start", self.at(start or own))
+        return self.process.thread(self.host.number(), start=self.at(GROUND[0]), **options)
+
+    def waits(
+        self,
+        *chain: Link86,
+        call: str = WAIT,
+        thread: Optional[Thread] = None,
+        ground: Sequence[str] = GROUND,
+        base: int = 0,
+    ) -> Shown:
+        """A thread that waits in a system call by sysenter; see `host64.Program` for the arguments."""
+        thread = thread or self._started(chain)
+        links = _without_dispatchers(*ground, *chain)
+        user = self.narrow.stack(base or thread.user_stack_base, links, call)
+        ip = self.at("ntdll!KiFastSystemCallRet")
         self._enter(thread, user, ip, Entry(entries.SYSENTER, "user"), ("KiFastCallEntry", *WAITING))
         thread.kthread.maybe("SystemCallNumber", 1)
-        shown = ("ntdll!KiFastSystemCallRet", call, *reversed([*GROUND, *chain]))
+        shown = ("ntdll!KiFastSystemCallRet", call, *reversed(links))
         return Shown(self.process.pid, thread.tid, "user", self.narrow.frame_names(*shown))
 
-    def faults(self, *chain: str) -> Shown:
-        """A thread that waits for a page."""
-        thread = self.thread(chain[0])
-        user = self.narrow.stack(thread.user_stack_base, (*GROUND, *chain))
-        address, _ = user.frames.pop()
-        user.sp += 4
+    def faults(self, *chain: Link86, at: int = 0) -> Shown:
+        """A thread that waits for a page, in the last function of a chain or at an address."""
+        thread = self._started(chain)
+        links = _without_dispatchers(*GROUND, *chain)
+        user = self.narrow.stack(thread.user_stack_base, links)
+        ip = at
+        if not at:
+            address, _ = user.frames.pop()
+            user.sp += 4
+            ip = address - 6
         below = ("KiTrap0E", "MmAccessFault", *WAITING[1:])
-        self._enter(thread, user, address - 6, Entry(entries.FAULT, "user"), below)
-        return Shown(
-            self.process.pid, thread.tid, "user", self.narrow.frame_names(*reversed([*GROUND, *chain]))
-        )
+        self._enter(thread, user, ip, Entry(entries.FAULT, "user"), below)
+        return Shown(self.process.pid, thread.tid, "user", self.narrow.frame_names(*reversed(links)))
+
+    def _started(self, chain: Sequence[Link86]) -> Thread:
+        """A thread that was started in the first function of a chain."""
+        return self.thread(next((link for link in chain if isinstance(link, str)), ""))
 
     def _enter(self, thread: Thread, user: Stack86, ip: int, entry: Entry, below: Sequence[str]) -> None:
         registers = dict(
@@ -137,6 +167,17 @@ class Program86:
         stack.trap_frame(self.host.architecture, entry, registers, frame, POISON)
         thread.kthread["TrapFrame"] = frame
         self.host.switch_out(thread, stack, below)
+
+
+Host = Union[Host64, Host86]
+AnyProgram = Union[Program, Program86]
+
+
+def _without_dispatchers(*chain: Link86) -> List[Union[str, Private32]]:
+    """A chain of calls; no stack of x86 is forged through a dispatcher."""
+    links = [link for link in chain if not isinstance(link, Through)]
+    assert len(links) == len(chain)
+    return links
 
 
 def system(host: Host86) -> Shows:
@@ -184,7 +225,7 @@ def without_a_program(host: Host86) -> Shows:
             0x21000000, size=0x3000, file="\\Windows\\System32\\config\\SOFTWARE", protection=READONLY
         )
     server = Program86(host, "server.exe")
-    assert server.thread("main", TERMINATED).tid
+    assert server.thread("main", state=TERMINATED).tid
     return [server.waits("main", WAIT_EX)]
 
 

@@ -29,6 +29,7 @@ FOLDERS = {
     "chrome": "\\Program Files\\Google\\Chrome\\Application",
     "jvm": "\\Program Files\\Java\\jre\\bin\\server",
     "mpengine": "\\ProgramData\\Microsoft\\Windows Defender\\Definition Updates",
+    "autohotkey": "\\Program Files\\AutoHotkey",
     "guard": "\\Program Files\\Guard",
     "guard32": "\\Program Files\\Guard",
     **dict.fromkeys(("vk_swiftshader", "ms-teams"), "\\Program Files\\WindowsApps\\Teams"),

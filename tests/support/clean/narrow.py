@@ -8,7 +8,7 @@ Code calls through memory (an import's slot), so that the same pages serve all p
 from __future__ import annotations
 
 import struct
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from tests.forge.code import SITE, Routine
 from tests.forge.module import Module
@@ -44,22 +44,27 @@ class Library32(NamedTuple):
     options: Dict[str, Any]
 
 
-def code_of(routine: Routine) -> bytes:
-    """A function with a frame and calls: push ebp; mov ebp, esp; inc eax ...; call [address]."""
+def code_of(routine: Routine, ends: bool = False) -> bytes:
+    """A function with a frame and calls: push ebp; mov ebp, esp; inc eax ...; call [address].
+
+    With `ends` it has an end, too (leave; ret; int 3 ...): where the next one begins can be seen then.
+    """
     code = bytearray(b"\x40" * SIZE)
     code[:3] = b"\x55\x8b\xec"
     for end in range(2 * SITE, SIZE, SITE):
         code[end - 6 : end] = b"\xff\x15\0\x50\0\x70"
+    if ends:
+        code[SIZE - SITE :] = b"\xc9\xc3".ljust(SITE, b"\xcc")
     return bytes(code)
 
 
-def library32(file: str, functions: str = "") -> Library32:
-    """A 32-bit module."""
+def library32(file: str, functions: str = "", ends: bool = False) -> Library32:
+    """A 32-bit module; `ends`: see `code_of`."""
     stem = file.rpartition(".")[0].lower()
     names = functions.split() or _NAMES.get(stem, FUNCTIONS.get(stem, "")).split()
     stubs = STUBS.get("win32u" if stem == "user32" else stem, "").split()
     routines = {name.lstrip("."): Routine(FIRST + STEP * place) for place, name in enumerate(names)}
-    contents = {routine.rva: code_of(routine) for routine in routines.values()}
+    contents = {routine.rva: code_of(routine, ends) for routine in routines.values()}
     if "KiFastSystemCallRet" in routines:
         contents[routines["KiFastSystemCallRet"].rva] = b"\xc3" + b"\xcc" * (SIZE - 1)
     start = -(-(FIRST + STEP * len(names)) // 0x100) * 0x100
@@ -95,26 +100,37 @@ class Narrow:
         name: of the program
         functions: of the program
         files: of other modules
+        ends: see `code_of`
     """
 
     def __init__(
-        self, owner: Union[Process, Wow64], bases: Bases, name: str, functions: str, files: Sequence[str]
+        self,
+        owner: Union[Process, Wow64],
+        bases: Bases,
+        name: str,
+        functions: str,
+        files: Sequence[str],
+        ends: bool = False,
     ) -> None:
         self.owner = owner
         self.space = owner.space
         self.name = name.rpartition(".")[0].lower()
         self.modules: Dict[str, Tuple[Module, Library32]] = {}
-        for file in (name, "ntdll.dll", "kernel32.dll", "kernelbase.dll", *files):
-            self._load(file, bases.base_of(file), functions if file == name else "")
+        self._bases, self._ends = bases, ends
+        self.load(name, functions, key="", dll=False)
+        for file in ("ntdll.dll", "kernel32.dll", "kernelbase.dll", *files):
+            self.load(file)
 
-    def _load(self, file: str, base: int, functions: str) -> None:
-        library = library32(file, functions)
-        options = dict(library.options)
+    def load(self, file: str, functions: str = "", key: Optional[str] = None, **options: Any) -> Module:
+        """Loads a module; `key` is what it is called in names of functions, "" for the program."""
+        library = library32(file, functions, self._ends)
         stem = file.rpartition(".")[0].lower()
+        known = {"dll": True, **library.options}
         if isinstance(self.owner, Process) or stem in FOLDERS:
-            options["path"] = path_of(file).replace("Framework64", "Framework")
-        module = self.owner.module(file, base, dll=not functions, **options)
-        self.modules["" if functions else stem] = module, library
+            known["path"] = path_of(file).replace("Framework64", "Framework")
+        module = self.owner.module(file, self._bases.base_of(file), **{**known, **options})
+        self.modules[stem if key is None else key] = module, library
+        return module
 
     def at(self, name: str) -> int:
         """Address of `module!function`, of a function of the program, or of a stub."""

@@ -28,7 +28,8 @@ class Program32:
     def __init__(self, host: Host64, name: str, *files: str, functions: str = "main") -> None:
         self.host = host
         self.wide = Program(host, name, _MODULES, "start", {}, "", {})
-        self.wow = self.wide.process.wow64()
+        self.process = self.wide.process
+        self.wow = self.process.wow64()
         self.narrow = Narrow(self.wow, host.narrow_bases, name, functions, files)
 
     def thread(self, start: str) -> Thread:

@@ -8,7 +8,7 @@ from typing import Iterator
 
 from ...columns.words import CERTAIN, HIGH, KINDS, LIKELY, LOW, MEDIUM, NONE, POSSIBLE, RECORDED, TRAP
 from ...memory.decode.pagetable import PAGE_SIZE
-from ...memory.decode.status import has_status
+from ...memory.decode.status import has_status, status
 from ...memory.decode.statuscodes import StatusCode
 from ...names.places import ROM
 from ...stacklist.stack import StackRecord
@@ -16,6 +16,10 @@ from ..facts import CheckFacts
 from ..finding import Check, Finding, place_finding, shows_kernel_code, unbacked_frames
 
 _FIRMWARE = "the firmware's runtime services, the hypervisor's call page"
+_DAMAGED = "a module that the damaged list of modules lacks"
+_TAKEN_OFF = (
+    "a driver that was being loaded or unloaded; code that a driver loads itself (VirtualBox's VMMR0)"
+)
 _ROM = "an option ROM (physical C0000h-FFFFFh): QEMU's kvmvapic runs in one"
 _HYPERCALL = "the hypervisor's call page: only vmcall and ret are in it, or HvcallCodeVa points to it"
 CALL_PAGE = "HvcallCodeVa"
@@ -44,13 +48,15 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         rom = place.name == ROM
         near = (rom, place.at // _REGION if recorded or rom else stack.trace_id)
         confidence = POSSIBLE if unsure else CERTAIN if place.how == TRAP else LIKELY
-        innocent = "a module that the damaged list of modules lacks" if unsure else _ROM if rom else _FIRMWARE
+        # A driver's headers are there, and the list of modules is whole.
+        taken_off = place.name.status == status(StatusCode.IN_NO_MODULE_LIST)
+        innocent = _TAKEN_OFF if taken_off else _DAMAGED if unsure else _ROM if rom else _FIRMWARE
         evidence = facts.memory(facts.image.kernel, place.address)
         hypercall = not unsure and not rom and _is_hypercall(place.address, facts)
         innocent = _HYPERCALL if hypercall else innocent
         # Somebody wrote to a list that is contradicted; one that is only absent has lost its pages.
         written = has_status(place.name.status, StatusCode.CONTRADICTED) and not rom
-        severity = MEDIUM if written else LOW if unsure or rom or hypercall else HIGH
+        severity = MEDIUM if written or taken_off else LOW if unsure or rom or hypercall else HIGH
         yield place_finding(stack, place, severity, confidence, evidence, innocent, near)
 
 
@@ -76,8 +82,9 @@ CHECK = Check(
     tuple(KINDS),
     "The kernel ran code at an address that belongs to no loaded module, nor to an unloaded module that "
     "Windows remembers.",
-    "high; medium where MmUnloadedDrivers is contradicted; low in an option ROM, in the hypervisor's call "
-    "page, where the list of modules is damaged or not in the image, and for frames that a scan found",
+    "high; medium where MmUnloadedDrivers is contradicted, and in a driver that only its headers in memory "
+    "show; low in an option ROM, in the hypervisor's call page, where the list of modules is damaged or not "
+    "in the image, and for frames that a scan found",
     "The firmware's runtime services, the hypervisor's call page and option ROMs belong to no module. "
     "`<rom>` is memory mapped to physical C0000h-FFFFFh, where QEMU's kvmvapic runs.",
     "Read the memory there with volshell -w; compare windows.modules with windows.modscan.",

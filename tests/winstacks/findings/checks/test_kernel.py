@@ -136,6 +136,21 @@ def test_a_damaged_list_of_modules_makes_it_low(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(("is_damaged", "severity"), [(False, "medium"), (True, "low")])
+def test_a_driver_that_was_taken_off_the_list_of_modules(name: str, is_damaged: bool, severity: str) -> None:
+    """Its headers are in memory; a list that ends early may have had it."""
+    kernel = new_kernel(name)
+    driver = kernel.module("rootkit.sys", listed=False)
+    put_database(kernel, "6.1", [(driver.base + 0x1105,)])
+    image = kernel.image()
+    if is_damaged:
+        kernel.space.write_int(kernel.symbol("PsLoadedModuleList"), 0, kernel.bits // 8)
+    row = only(found(image, NO_MODULE))
+    assert (row["Severity"], row["Confidence"], row["Symbol"]) == (severity, "possible", "rootkit+0x1105")
+    assert ("the damaged list of modules" in row["Innocent"]) == is_damaged
+
+
+@pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize(("lost", "severity"), [(False, "medium"), (True, "low")])
 def test_a_written_list_of_unloaded_drivers_makes_it_medium(name: str, lost: bool, severity: str) -> None:
     """An address that no driver can have was written; a page that is not in the image proves nothing."""
