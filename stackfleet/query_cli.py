@@ -29,7 +29,7 @@ from .questions import KEYS, Question
 MOST_NAMED = 20
 """The most damaged images that are named; the others are counted."""
 
-RARE_MEMORY = "1500MB"
+RARE_MEMORY = "800MB"
 """Default memory limit of DuckDB for `rare`: more goes to the folder for temporary files."""
 
 Add = Callable[..., argparse.ArgumentParser]

@@ -327,7 +327,9 @@ def _hooks_of_memory(notes: Notes, memory: Any) -> Hooks:
     """What reads a member, a pair of links or a word at an address."""
     number, links, read = memory.number, memory.links, memory.read
 
-    def number_of(self: Any, address: int, size: int) -> Any:
+    def number_of(self: Any, address: Optional[int], size: int) -> Any:
+        if address is None:
+            return number(self, address, size)
         notes.words(self.read(int(address), size), address, size, 1)
         return number(self, int(address), size)
 
