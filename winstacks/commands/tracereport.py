@@ -30,7 +30,7 @@ class TraceReport(CheckingCommand):
     """The work of `windows.tracereport`."""
 
     grid = graph.GRID
-    doing = "Reading and checking"
+    doing = "Reading and checking the stacks"
 
     def __init__(self, plugin: interfaces.plugins.PluginInterface) -> None:
         super().__init__(plugin)

@@ -16,7 +16,7 @@ from .stackcommand import StackCommand
 class CheckingCommand(StackCommand):
     """A command whose steps are the stacks that the checks have examined."""
 
-    doing = "Checking"
+    doing = "Checking the stacks"
 
     @cached_property
     def checks(self) -> Tuple[str, ...]:

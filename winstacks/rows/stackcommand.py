@@ -27,7 +27,7 @@ class StackCommand(Command[StackRecord, StackRecord]):
         doing: what the progress says about the stacks
     """
 
-    doing = "Reading"
+    doing = "Reading the stacks"
 
     def __init__(self, plugin: interfaces.plugins.PluginInterface) -> None:
         super().__init__(plugin)
@@ -37,7 +37,7 @@ class StackCommand(Command[StackRecord, StackRecord]):
         return step.space
 
     def describe(self, step: StackRecord) -> str:
-        return f"{self.doing} the stacks of kind {step.kind} of process {step.space.pid_text}"
+        return f"{self.doing} of kind {step.kind} of process {step.space.pid_text}"
 
     @cached_property
     def stacks_wanted(self) -> StackFilter:
@@ -80,7 +80,7 @@ class StackCommand(Command[StackRecord, StackRecord]):
     def portions(self) -> List[WorkerPortion]:
         return [
             WorkerPortion(
-                f"{self.doing} the stacks {portion.text}",
+                f"{self.doing} {portion.text}",
                 f"the stacks {portion.text}",
                 partial(self.read, portion),
                 partial(self._lost, portion),
