@@ -10,7 +10,7 @@
                                                                   shows the rows of one draw
     .venv/test/bin/python -m tests.machines --seeds 3 --technique Ekko
 
-A seed decides which pages are missing. The docs' table takes hours: --first, --seeds, --share and --kernel
+A seed decides which pages are missing. The docs' table takes about an hour on two idle cores: --first, --seeds, --share and --kernel
 choose a part of it, and the files of several parts may be in one folder.
 """
 
