@@ -10,8 +10,8 @@
                                                                   shows the rows of one draw
     .venv/test/bin/python -m tests.machines --seeds 3 --technique Ekko
 
-A seed decides which pages are missing. The docs' table takes about an hour on two idle cores: --first, --seeds, --share and --kernel
-choose a part of it, and the files of several parts may be in one folder.
+A seed decides which pages are missing. The docs' table takes about an hour on two idle cores: --first,
+--seeds, --share and --kernel choose a part of it, and the files of several parts may be in one folder.
 """
 
 from __future__ import annotations
