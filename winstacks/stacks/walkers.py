@@ -15,6 +15,7 @@ from volatility3.framework.layers import intel
 from ..memory import bulk
 from ..memory.decode.machine import Machine
 from ..memory.decode.memory import Memory
+from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.ranges import flatten
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
@@ -89,13 +90,7 @@ class Cpus:
 
 def follow_budget(image: Image) -> FollowBudget:
     """Makes the service `image.service(follow_budget)`, for all walks of the image."""
-    return FollowBudget(_file_size(image))
-
-
-def _file_size(image: Image) -> int:
-    layers = image.context.layers
-    files = (layers[name] for name in layers if not layers[name].dependencies)
-    return sum(int(layer.maximum_address) + 1 for layer in files)
+    return FollowBudget(image.page_count * PAGE_SIZE)
 
 
 class StackWalkers:
@@ -105,7 +100,7 @@ class StackWalkers:
         self._image = image
         self._symbolizer = symbolizer
         self._contexts: Dict[Tuple[str, int], WalkContext] = {}
-        self._budget = WalkBudget(_file_size(image))
+        self._budget = WalkBudget(image.page_count * PAGE_SIZE)
         self._warned = False
         self.cpus = image.service(Cpus)
 
