@@ -126,7 +126,7 @@ class WalkStart(Generic[R]):
             budget: of all walks; the caller counts the frames
         """
         walker = self.cpu.walker(walk_context, traps)
-        walker.most_frames, walker.budget = budget.most_frames, budget
+        walker.share(budget)
         walker.refused = walk_context.refused
         return walker.walk(self.registers, self.interrupted, stacks)
 

@@ -129,7 +129,7 @@ class StackWalkers:
         """Walks a stack from the first return address that a scan finds."""
         cpu = self.cpus.for_machine(space.machine)
         walker = cpu.walker(self._walk_context(space), traps)
-        walker.most_frames, walker.budget = self._budget.most_frames, self._budget
+        walker.share(self._budget)
         return self._counted(walker.search(sp, reason, stacks))
 
     def proven(self, space: AddressSpace, walk: StackWalk, shadow: Sequence[int]) -> StackWalk:

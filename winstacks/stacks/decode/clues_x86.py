@@ -186,11 +186,7 @@ def jump_by_table(before: bytes, jump: bytes) -> Optional[Tuple[int, int, Option
         index = loaded[0] >> 3 & 7
     if jump[2] >> 3 & 7 != index or most > 0x7F:
         return None
-    return (
-        int.from_bytes(jump[3:], "little"),
-        most,
-        unsigned(numbers),
-    )
+    return int.from_bytes(jump[3:], "little"), most, unsigned(numbers)
 
 
 def exit_at(code: bytes) -> Optional[FunctionExit]:

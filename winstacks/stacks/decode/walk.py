@@ -89,6 +89,10 @@ class Walker(abc.ABC, Generic[R]):
         self._verdicts: Dict[int, bool] = {}
         self._stacks = StackRanges(())
 
+    def share(self, budget: WalkBudget) -> None:
+        """Keeps the next walk within what the walks of the input have left; the caller counts its frames."""
+        self.budget, self.most_frames = budget, budget.most_frames
+
     def walk(self, start: R, interrupted: bool, stacks: Collection[Tuple[int, int]] = ()) -> StackWalk:
         """Walks from a register state to the end of the stack, or to the border of kernel and user mode.
 
