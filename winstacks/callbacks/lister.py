@@ -17,7 +17,7 @@ from ..memory.image import AddressSpace, Image
 from ..process.kernelobjects import process_at
 from .callback import INSTRUMENTATION, Callback, ListFollower
 from .timers import KernelTimers
-from .workitems import WorkItems
+from .workitems import QUEUES, WorkItems
 
 _MEMBERS = ("Pcb.InstrumentationCallback", "InstrumentationCallback")
 """x64 kernels have it in the KPROCESS, x86 kernels in the EPROCESS; both since 7 or later."""
@@ -48,7 +48,9 @@ class Callbacks:
             yield from KernelTimers(self._image, lists).list_dpcs()
 
         def items() -> Iterator[Callback]:
-            yield from WorkItems(self._image, lists).list_items()
+            # Every kernel has the symbol. A table that someone made smaller says nothing of its queues.
+            if self._image.symbol(QUEUES) is not None:
+                yield from WorkItems(self._image, lists).list_items()
 
         return timers, dpcs, items
 

@@ -24,7 +24,7 @@ _TIMER, _DPC, _ENTRY, _QUEUE = "_KTIMER", "_KDPC", "_KTIMER_TABLE_ENTRY", "_KDPC
 _PROCESSOR = "_KPRCB"
 _ENTRIES = "TimerTable.TimerEntries"
 _TABLE = "KiTimerTableListHead"
-_COUNTS = (512, 256)
+_LENGTHS = (512, 256)
 """The number of its lists: 256 on x86 before Vista (described: Volatility, `windows.timers`)."""
 
 _TIMER_OBJECTS = (8, 9)
@@ -73,10 +73,12 @@ class KernelTimers:
         start = self._image.require_symbol(_TABLE)
         if start is not None:
             pointer = self._memory.pointer_size
-            # A head alone, or one with the time when its first timer is due.
-            strides = (2 * pointer + 8, 2 * pointer)
-            forms = [(stride, count) for stride in strides for count in _COUNTS]
-            yield likeliest(start, forms, self._memory.links) or TimerTable(start, *forms[0])
+            # A head with a lock and the time when its first timer is due, with the time only, or alone.
+            places = ((pointer, 2 * pointer + 16), (0, 2 * pointer + 8), (0, 2 * pointer))
+            forms = [
+                TimerTable(start + first, stride, length) for first, stride in places for length in _LENGTHS
+            ]
+            yield likeliest(forms, self._memory.links) or forms[0]
 
     def _of_table(self, table: TimerTable) -> Iterator[Callback]:
         heads: Dict[int, Optional[Tuple[int, int]]] = {head: self._memory.links(head) for head in table.heads}

@@ -20,6 +20,8 @@ _QUEUE, _ITEM, _IO_ITEM = "_EX_WORK_QUEUE", "_WORK_QUEUE_ITEM", "_IO_WORKITEM"
 _NODE, _PARTITION = "_ENODE", "_EX_PARTITION"
 _ONE, _MANY = "WorkerQueue.EntryListHead", "WorkPriQueue.EntryListHead"
 
+QUEUES = "ExWorkerQueue"
+
 _OLD_QUEUES = 3
 """CriticalWorkQueue, DelayedWorkQueue and HyperCriticalWorkQueue (WORK_QUEUE_TYPE of the Windows driver
 kit)."""
@@ -59,7 +61,7 @@ class WorkItems:
         types, memory = self._image.types, self._memory
         queue = types[_QUEUE]
         if queue.has(_ONE):
-            first = self._image.require_symbol("ExWorkerQueue")
+            first = self._image.symbol(QUEUES)
             for number in range(_OLD_QUEUES if first is not None else 0):
                 yield (first or 0) + number * queue.size
             return

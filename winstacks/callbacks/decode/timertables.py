@@ -49,21 +49,20 @@ def is_unused(heads: Iterable[Optional[Tuple[int, int]]]) -> bool:
     return not any(link for links in heads for link in links or ())
 
 
-def likeliest(start: int, forms: Iterable[Tuple[int, int]], read_links: ReadLinks) -> Optional[TimerTable]:
-    """Returns the form of a table in which the most heads are heads of lists; None if few are in any.
+def likeliest(tables: Iterable[TimerTable], read_links: ReadLinks) -> Optional[TimerTable]:
+    """Returns the table in which the most heads are heads of lists; None if few are in any.
 
     A head belongs to a list if the node behind it points back. In a wrong form most places are no heads, so
     each of these counts against the form.
 
     Args:
-        forms: stride and number of heads of each form
+        tables: the same table in several forms
     """
     best, most = None, 0
-    for stride, length in forms:
-        table = TimerTable(start, stride, length)
+    for table in tables:
         good = sum(_is_head(head, read_links) for head in table.heads)
-        if 2 * good - length > most:
-            best, most = table, 2 * good - length
+        if 2 * good - table.length > most:
+            best, most = table, 2 * good - table.length
     return best
 
 
