@@ -70,7 +70,10 @@ class KernelTimers:
             for processor in self._image.service(processors_of):
                 yield TimerTable(processor.kprcb + first, entry.size, field.size // entry.size)
             return
-        start = self._image.require_symbol(_TABLE)
+        start = self._image.symbol(_TABLE)
+        if start is None and types.has(_ENTRY):
+            # A table without any of this was made smaller, and says nothing of timers.
+            self._image.lacks(types.find(_PROCESSOR).lack(_ENTRIES))
         if start is not None:
             pointer = self._memory.pointer_size
             # A head with a lock and the time when its first timer is due, with the time only, or alone.
