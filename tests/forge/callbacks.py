@@ -89,7 +89,7 @@ class Callbacks:
             head, distance and number of the heads
     """
 
-    def __init__(self, kernel: Kernel, form: Tuple[int, int, int] = (0, 0x10, 256)) -> None:
+    def __init__(self, kernel: Kernel, form: Tuple[int, int, int] = (0, 8, 256)) -> None:
         self.kernel, self.isf = kernel, kernel.isf
         self._encodes = kernel.bits == 64 and self.isf.has("_KPRCB", "TimerTable")
         if self._encodes:

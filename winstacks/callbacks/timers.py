@@ -81,7 +81,7 @@ class KernelTimers:
             forms = [
                 TimerTable(start + first, stride, length) for first, stride in places for length in _LENGTHS
             ]
-            yield likeliest(forms, self._memory.links) or forms[0]
+            yield likeliest(forms, self._memory.links) or forms[-1]
 
     def _of_table(self, table: TimerTable) -> Iterator[Callback]:
         heads: Dict[int, Optional[Tuple[int, int]]] = {head: self._memory.links(head) for head in table.heads}
