@@ -28,11 +28,11 @@ _PLACES = {
     "KeBugCheckCallbackListHead": "KeNumberNodes",
     "IopInvalidDeviceRequest": "IopProcessWorkItem",
 }
-"""Symbols of the forged tables whose places those of the queues of work items take."""
+"""Symbols of the forged tables, and the symbols of queues of work items that take their places."""
 
 
 def encoded(dpc: int, timer: int) -> int:
-    """What an x64 kernel since 7 stores as the Dpc of a timer: the inverse of what Volatility computes."""
+    """The Dpc of a timer as x64 kernels since 7 store it: the inverse of what Volatility computes."""
     value = int.from_bytes((dpc ^ ALWAYS).to_bytes(8, "big"), "little") ^ timer
     shift = NEVER & 63
     return (value >> shift | value << 64 - shift) & _MASK ^ NEVER
@@ -53,7 +53,9 @@ def _queue_types(known: KnownKernel) -> Json:
     size = 8 if wide else 4
     pointer: Json = {"kind": "pointer", "subtype": {"kind": "base", "name": "void"}}
     links: Json = {"kind": "struct", "name": "_LIST_ENTRY"}
-    item = _structure(4 * size, List=(0, links), WorkerRoutine=(2 * size, pointer), Parameter=(3 * size, pointer))
+    item = _structure(
+        4 * size, List=(0, links), WorkerRoutine=(2 * size, pointer), Parameter=(3 * size, pointer)
+    )
     found = {"_WORK_QUEUE_ITEM": item}
     embedded: Json = {"kind": "struct", "name": "_WORK_QUEUE_ITEM"}
     found["_IO_WORKITEM"] = _structure(8 * size, WorkItem=(0, embedded), Routine=(4 * size, pointer))

@@ -11,9 +11,8 @@ from ..memory.decode.memory import Memory
 from ..memory.decode.status import NOTHING, Status, status
 from ..memory.decode.statuscodes import StatusCode
 
-TIMER, DPC, WORK_ITEM = "timer", "DPC", "work item"
-INSTRUMENTATION, NOTIFICATION = "InstrumentationCallback", "DLL notification"
-"""The sorts of callbacks: the words of OwnerName."""
+DPC, WORK_ITEM, INSTRUMENTATION = "DPC", "work item", "InstrumentationCallback"
+"""The sorts of callbacks, besides timers: the words of OwnerName."""
 
 MAX_CALLBACKS = 1 << 16
 """The most nodes of lists of callbacks that are read of an image: a busy server has some thousand."""
@@ -23,7 +22,7 @@ class Callback(NamedTuple):
     """A function that Windows will call. Addresses are canonical.
 
     Attributes:
-        sort: the structure that leads to it, a word of the above
+        sort: the structure that leads to it, one of the words above, or `words.TIMER`
         address: address of this structure; where nothing could be read, of the list or table
         routines: the function; before it the function that it calls at once. Empty where nothing could be
             read: the row stands for what is missing

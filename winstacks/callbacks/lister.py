@@ -34,7 +34,7 @@ class Callbacks:
         if not space.kernel:
             yield from self._of_process(space)
             return
-        # What the symbols lack costs only its own callbacks.
+        # A structure that the symbols lack costs only its own callbacks.
         for listed in self._of_kernel():
             yield from self._image.possible(listed())
 

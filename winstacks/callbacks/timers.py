@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from typing import Dict, Iterator, List, Optional, Tuple
 
+from ..columns.words import TIMER
 from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.view import View
 from ..memory.image import Image
 from ..process.kernelobjects import is_type
 from ..process.processors import processors_of
-from .callback import DPC, TIMER, Callback, ListFollower
+from .callback import DPC, Callback, ListFollower
 from .decode.timertables import TimerTable, decoded_dpc, is_unused, likeliest
 
 _TIMER, _DPC, _ENTRY, _QUEUE = "_KTIMER", "_KDPC", "_KTIMER_TABLE_ENTRY", "_KDPC_DATA"

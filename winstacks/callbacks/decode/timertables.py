@@ -29,7 +29,7 @@ def decoded_dpc(stored: int, timer: int, never: int, always: int) -> int:
 
 
 class TimerTable(NamedTuple):
-    """Where the heads of a timer table lie: `length` of them, `stride` bytes apart."""
+    """The place of the heads of a timer table: `length` of them, `stride` bytes apart."""
 
     start: int
     stride: int

@@ -20,7 +20,6 @@ from ...columns.words import (
     TRAP,
     USER,
 )
-from ...memory.decode.machine import Machine
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.status import has_status, status
 from ...memory.decode.statuscodes import StatusCode
@@ -68,7 +67,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         confidence = POSSIBLE if unsure else CERTAIN if place.how == TRAP else LIKELY
         # A driver's headers are there, and the list of modules is whole.
         taken_off = place.name.status == status(StatusCode.IN_NO_MODULE_LIST)
-        guard = awaited and not facts.is_user(place.at) and facts.image.machine is Machine.AMD64
+        guard = awaited and not facts.is_user(place.at) and stack.space.pointer_size == 8
         innocent = _TAKEN_OFF if taken_off else _DAMAGED if unsure else _ROM if rom else _FIRMWARE
         innocent = _PATCHGUARD if innocent == _FIRMWARE and guard else innocent
         evidence = facts.memory(facts.image.kernel, place.address)
