@@ -40,6 +40,8 @@ def test_each_timer_leads_into_code_of_a_loaded_module(packed: pathlib.Path, tmp
         ("image", "awaited", None, "")
     }
     assert ALWAYS in {row["Symbol"] for row in frames}
-    found = rows("windows.tracefindings", "--check", "kernel_no_module", "kernel_unloaded", "section_not_code")
+    found = rows(
+        "windows.tracefindings", "--check", "kernel_no_module", "kernel_unloaded", "section_not_code"
+    )
     assert [row for row in found if row["Kind"] == "callback"] == []
     assert [row for row in found if "callback" in (row["Evidence"] or "")] == []

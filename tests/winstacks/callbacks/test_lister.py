@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Callbacks of forged kernels, and what is said where a list of them is damaged."""
+"""Callbacks of forged kernels, and the row for a list that is damaged."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Machine:
 
 
 def said(rows: List[Row]) -> List[Tuple[str, str, str]]:
-    """What rows say: sort, stack, status."""
+    """The sort, stack and status of each row."""
     return [(row["OwnerName"], row["Stack"] or "", row["Status"]) for row in rows]
 
 

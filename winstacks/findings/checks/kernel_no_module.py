@@ -29,7 +29,7 @@ from ..facts import CheckFacts
 from ..finding import Check, Finding, place_finding, shows_kernel_code, unbacked_frames
 
 _FIRMWARE = "the firmware's runtime services, the hypervisor's call page"
-_PATCHGUARD = "PatchGuard, which every x64 kernel has, and whose context may be there"
+_PATCHGUARD = "PatchGuard, which every 64-bit kernel has, and whose context may be there"
 _DAMAGED = "a module that the damaged list of modules lacks"
 _TAKEN_OFF = (
     "a driver that was being loaded or unloaded; code that a driver loads itself (VirtualBox's VMMR0)"
@@ -103,8 +103,8 @@ CHECK = Check(
     "The kernel ran code, or will call it for a timer, DPC or work item, at an address that belongs to no "
     "loaded module, nor to an unloaded module that Windows remembers.",
     "high; medium where MmUnloadedDrivers is contradicted, in a driver that only its headers in memory "
-    "show, and where only a callback of an x64 kernel leads there; low in an option ROM, in the hypervisor's "
-    "call page, where the list of modules is damaged or not in the image, and for frames that a scan found",
+    "show, and where only a callback of a 64-bit kernel leads there; low in an option ROM, in the "
+    "hypervisor's call page, where the list of modules is damaged or not in the image, and for frames that a scan found",
     "The firmware's runtime services, the hypervisor's call page and option ROMs belong to no module; "
     "PatchGuard's context does not, and a timer, DPC or work item may lead there. "
     "`<rom>` is memory mapped to physical C0000h-FFFFFh, where QEMU's kvmvapic runs.",
