@@ -104,7 +104,8 @@ CHECK = Check(
     "loaded module, nor to an unloaded module that Windows remembers.",
     "high; medium where MmUnloadedDrivers is contradicted, in a driver that only its headers in memory "
     "show, and where only a callback of a 64-bit kernel leads there; low in an option ROM, in the "
-    "hypervisor's call page, where the list of modules is damaged or not in the image, and for frames that a scan found",
+    "hypervisor's call page, where the list of modules is damaged or not in the image, and for frames that a "
+    "scan found",
     "The firmware's runtime services, the hypervisor's call page and option ROMs belong to no module; "
     "PatchGuard's context does not, and a timer, DPC or work item may lead there. "
     "`<rom>` is memory mapped to physical C0000h-FFFFFh, where QEMU's kvmvapic runs.",
