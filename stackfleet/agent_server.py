@@ -97,7 +97,9 @@ class Meanings(TypedDict):
     words: list[dict[str, Any]]
 
 
-Kind = Literal["", "kernel", "user", "wow64", "std", "heaplog", "heap", "lock", "handle", "object"]
+Kind = Literal[
+    "", "kernel", "user", "wow64", "std", "heaplog", "heap", "lock", "handle", "object", "callback"
+]
 OfKind = Annotated[Kind, Field(description="Only stacks of this kind; empty for all.")]
 Images = Annotated[
     str,

@@ -32,7 +32,7 @@ FLOORS: Tuple[Set[str], ...] = (
     {"process"},
     {"names"},
     {"tracedb", "traps"},
-    {"heaps", "stacks", "locks", "handles", "objects"},
+    {"heaps", "stacks", "locks", "handles", "objects", "callbacks"},
     {"waits"},
     {"stacklist"},
     {"findings", "minidump"},

@@ -28,7 +28,7 @@ equal severity and confidence, findings of the earlier check come first."""
 SEVERITIES = ("high", "medium", "low")
 """Severities of findings, the worst first: the words of --severity."""
 
-KINDS = ("kernel", "user", "wow64", "std", "heaplog", "heap", "lock", "handle", "object")
+KINDS = ("kernel", "user", "wow64", "std", "heaplog", "heap", "lock", "handle", "object", "callback")
 """The words of --kinds. `columns/words.py` explains each kind of stacks."""
 
 FORMATS = {"html": ".html", "speedscope": ".speedscope.json", "folded": ".folded"}

@@ -57,6 +57,11 @@ DATABASE = (
 )
 RESOURCE = ("_FAST_*", "_ERESOURCE.*", "_OWNER_ENTRY.*", "nt.ExpSystemResourcesList*")
 SECTION = ("_RTL_CRITICAL_SECTION*", "_LIST_ENTRY.*", "_PEB*.FastPebLock", "_PEB*.LoaderLock")
+CALLBACKS = (
+    *("nt.KiTimerTableListHead*", "nt.KiWait*", "_KPRCB.*Timer*", "_KPRCB.*Dpc*", "_KTIMER*", "_KDPC*"),
+    *("nt.ExWorkerQueue*", "_EX_WORK_QUEUE.*", "_WORK_QUEUE_ITEM.*", "_IO_WORKITEM.*", "_LIST_ENTRY.*"),
+    *("word.callbacks/*", *PROCESSORS),
+)
 VADS = ("_MMVAD*", "_EPROCESS.Vad*", "_MM_AVL*", "_SUBSECTION.*", "_CONTROL_AREA.*", "_FILE_OBJECT.*")
 MODULES = ("_KLDR_DATA_TABLE_ENTRY.*", "_LDR_DATA_TABLE_ENTRY*", "nt.PsLoadedModuleList*", "_PEB_LDR_DATA*")
 UNLOADED = ("_UNLOADED*", "nt.Mm*Unloaded*")
@@ -192,6 +197,8 @@ NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     StatusCode.NO_STACK_TABLE: OBJECT_TRACES,
     StatusCode.NO_SUCH_TRACE: OBJECT_TRACES,
     StatusCode.TRACE_UNREADABLE: OBJECT_TRACES,
+    # Callbacks.
+    StatusCode.CALLBACKS_UNREADABLE: CALLBACKS,
     # Heaps.
     StatusCode.NOT_READ_YET: (),
     StatusCode.UNLISTED: HEAP,
@@ -234,12 +241,12 @@ NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     StatusCode.ADDRESS: CREATORS,
     StatusCode.OVERWRITTEN: (),
     # Locks.
-    StatusCode.LIST_BROKEN: (*RESOURCE, *SECTION),
-    StatusCode.LIST_DAMAGED: (*RESOURCE, *SECTION),
+    StatusCode.LIST_BROKEN: (*RESOURCE, *SECTION, *CALLBACKS),
+    StatusCode.LIST_DAMAGED: (*RESOURCE, *SECTION, *CALLBACKS),
     StatusCode.DEBUG_INFORMATION_UNREADABLE: SECTION,
     StatusCode.SECTION_DOES_NOT_POINT_BACK: SECTION,
     StatusCode.INDEX_MAY_BE_STALE: SECTION,
-    StatusCode.LIST_HEAD_UNREADABLE: SECTION,
+    StatusCode.LIST_HEAD_UNREADABLE: (*SECTION, *CALLBACKS),
     StatusCode.LIST_NOT_FOUND: SECTION,
     StatusCode.ON_ANOTHER_LIST: SECTION,
     StatusCode.ON_ONE_OF_LISTS: SECTION,

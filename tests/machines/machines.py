@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Callable, Dict, Iterable
 
+from tests.forge.callbacks import Callbacks
 from tests.support.clean import everyday, host86, patched, processes, runtimes, wow
 from tests.support.clean.host64 import Host64
 from tests.support.clean.host86 import Host, Host86
@@ -34,6 +35,23 @@ _SHELL = (
     *("NVDisplay.exe", "spoolsv2.exe", "wslservice.exe", "vmcompute.exe", "docker.exe", "Widgets.exe"),
 )
 _ROLES = ("w3wp.exe", "dns.exe", "ntfrs.exe", "sqlagent.exe", "vmtoolsd.exe", "backup.exe", "snmp.exe")
+
+
+_TIMERS, _DPCS = 200, 3
+_CODE = 0x1000
+"""RVA of the code of each forged module."""
+
+
+def ordinary_callbacks(host: Host) -> None:
+    """Timers and queued DPCs of the kernel and of drivers, and timers of threads, which have no DPC."""
+    made = Callbacks(host.kernel)
+    routines = [module.base + _CODE for module in host.kernel.modules]
+    for number in range(_TIMERS if made.heads else 0):
+        routine = routines[number % len(routines)] if number % 3 else None
+        made.timer(routine, 7 * number % len(made.heads))
+    for number in range(_DPCS):
+        made.queued(routines[number % len(routines)])
+    made.finish()
 
 
 def _base(host: Host64, machine: str) -> None:

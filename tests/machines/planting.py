@@ -146,6 +146,8 @@ def _answer(pipe: Connection, draw: Draw, techniques: Sequence[Technique]) -> No
     """Answers one question, in a process of its own."""
     host = _hosts[draw.machine, draw.kernel]
     owned = [_planted(host, technique) for technique in techniques]
+    # Last: no address of what is drawn from depends on them.
+    machines.ordinary_callbacks(host)
     image = host.kernel.image()
     for each in owned:
         each.technique.change(each.planted)

@@ -238,7 +238,7 @@ _ALL = (
     # A frame.
     Column("Frame", INT, "Number of the frame in its stack, 0 for the innermost.", False),
     Column("Address", ADDRESS, "Address at which the code of the frame continues, usually a return address."),
-    Column("Sp", ADDRESS, "Stack pointer when the code continues; none if the address was recorded."),
+    Column("Sp", ADDRESS, "Stack pointer when the code continues; none of recorded addresses and callbacks."),
     Column("Module", STR, "Name of the module, as in Symbol."),
     Column("ModulePath", STR, "Path of the module's file, according to the loader."),
     Column("ModuleStamp", HEX, "TimeDateStamp of the module."),

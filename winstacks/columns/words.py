@@ -18,6 +18,7 @@ ARCHES: Words = {"x64": "64 bits", "x86": "32 bits", "arm64": "ARM64, 64 bits"}
 KERNEL, USER, WOW64 = "kernel", "user", "wow64"
 STD, HEAPLOG = "std", "heaplog"
 HEAP, LOCK, HANDLE, OBJECT = "heap", "lock", "handle", "object"
+CALLBACK = "callback"
 KINDS: Words = {
     KERNEL: "a thread's stack in the kernel",
     USER: "a thread's stack in user mode",
@@ -28,13 +29,14 @@ KINDS: Words = {
     LOCK: "the creator of a lock",
     HANDLE: "an event of a handle",
     OBJECT: "an event of a traced object",
+    CALLBACK: "no stack: a function that Windows will call, for a timer, DPC or work item, or in a process",
 }
 """The stores of stacks: the words of Kind."""
 THREAD_KINDS = (KERNEL, USER, WOW64)
 """The kinds of threads' stacks, and the words of Part."""
 
 TRAP, UNWIND, LEAF, FRAME_POINTER, SCAN = "trap", "unwind", "leaf", "framepointer", "scan"
-RECORDED, SHADOW = "recorded", "shadow"
+RECORDED, SHADOW, AWAITED = "recorded", "shadow", "awaited"
 HOWS: Words = {
     TRAP: "from a saved register state",
     UNWIND: "by the unwind data of the function below",
@@ -43,6 +45,7 @@ HOWS: Words = {
     SCAN: "a guess: a value on the stack that may be a return address",
     RECORDED: "Windows recorded the address",
     SHADOW: "the thread's shadow stack, which the processor writes, has the address",
+    AWAITED: "a callback: Windows will call the address, and no thread's stack leads there",
 }
 """Ways to find the address of a frame: the words of How. In findings `shadow` replaces another word."""
 

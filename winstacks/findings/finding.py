@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import Callable, Hashable, Iterator, NamedTuple, Optional, Tuple
 
-from ..columns.words import HEAP, HEAPLOG, LOCK, LOW, POSSIBLE, RECORDED, SCAN, STD, USER, WOW64
+from ..columns.words import CALLBACK, HEAP, HEAPLOG, LOCK, LOW, POSSIBLE, RECORDED, SCAN, STD, USER, WOW64
 from ..memory.decode.status import NOTHING, Status, status, text
 from ..memory.decode.statuscodes import words_that
 from ..memory.decode.statusmeanings import Means
-from ..memory.decode.text import ShortText
+from ..memory.decode.text import ShortText, short_of
 from ..memory.image import AddressSpace
 from ..names.places import Name
 from ..process.thread import Thread
@@ -129,7 +129,7 @@ def shows_kernel_code(stack: StackRecord) -> bool:
     A stack of user mode holds what its process wrote: a kernel address there is no call by the kernel.
     Handles and objects have stacks that begin in the kernel.
     """
-    if stack.kind in (STD, LOCK):
+    if stack.kind in (STD, LOCK, CALLBACK):
         return stack.space.kernel
     return stack.kind not in (USER, WOW64, HEAP, HEAPLOG)
 
@@ -186,7 +186,7 @@ def place_finding(
         LOW if place.guessed else severity,
         POSSIBLE if place.guessed else confidence,
         stack.space,
-        evidence,
+        _with_callback(stack, evidence),
         f"{innocent}; low because {_guess(stack, place)}" if place.guessed else innocent,
         group,
         stack.kind,
@@ -200,6 +200,16 @@ def place_finding(
         "",
         status(place.frame.details.status, doubts_of(stack.status)),
     )
+
+
+def _with_callback(stack: StackRecord, evidence: str) -> str:
+    """Returns the evidence at a frame; where a callback leads there, it says that no thread does."""
+    if stack.kind != CALLBACK:
+        return evidence
+    words = f"a callback, not a thread, leads there: {stack.owner_name}"
+    if stack.owner is not None:
+        words += f" {stack.owner & stack.space.machine.address_mask:#x}"
+    return ShortText(f"{evidence}; {words}", short_of(evidence))
 
 
 def doubts_of(statuses: Status) -> Status:

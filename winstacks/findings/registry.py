@@ -27,7 +27,7 @@ from typing import (
     Tuple,
 )
 
-from ..columns.words import CONFIDENCES, HIGH, LOW, MEDIUM, POSSIBLE, SHADOW
+from ..columns.words import CALLBACK, CONFIDENCES, HIGH, LOW, MEDIUM, POSSIBLE, SHADOW
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import NOTHING, Status, has_status, status
 from ..memory.decode.statuscodes import StatusCode, words_that
@@ -335,7 +335,8 @@ class Findings:
             self._facts.lost.add(stack)
         for gathering in self._running:
             if stack.kind in gathering.check.kinds:
-                gathering.ran = gathering.ran or bool(stack.frames)
+                # A check of threads' stacks did not run if it saw callbacks alone.
+                gathering.ran = gathering.ran or (bool(stack.frames) and stack.kind != CALLBACK)
                 if gathering.check.of_stack:
                     gathering.add(self._facts.image.possible(self._found_in(stack, gathering.check.of_stack)))
 

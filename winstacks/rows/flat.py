@@ -180,7 +180,8 @@ class FrameTable(FlatCells):
                 yield 0, (*key, number, *self._recorded[frame])
             elif walked[number].sure:
                 cells, found = self._recorded[frame], walked[number]
-                sp, how = f"{found.sp:#x}", (found.how, found.return_register or NOT_APPLICABLE)
+                sp = NOT_APPLICABLE if found.stack_pointer is None else f"{found.stack_pointer:#x}"
+                how = found.how, found.return_register or NOT_APPLICABLE
                 yield 0, (*key, number, cells[0], sp, *cells[2:_HOW], *how, *cells[_HOW + 2 :])
             else:
                 yield self.row((*values, number, *self._tables.frame(frame, walked[number])))

@@ -105,7 +105,7 @@ class FlatTables:
         name, details = frame.name, frame.details
         return (
             _hexadecimal(frame.address),
-            None if walked is None else _hexadecimal(walked.sp),
+            None if walked is None else _hexadecimal(walked.stack_pointer),
             details.module,
             details.path,
             details.stamp,

@@ -18,7 +18,19 @@ import itertools
 from operator import attrgetter
 from typing import Callable, Collection, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ..columns.words import HANDLE, HEAP, HEAPLOG, KERNEL, LOCK, OBJECT, STD, THREAD_KINDS, USER, WOW64
+from ..columns.words import (
+    CALLBACK,
+    HANDLE,
+    HEAP,
+    HEAPLOG,
+    KERNEL,
+    LOCK,
+    OBJECT,
+    STD,
+    THREAD_KINDS,
+    USER,
+    WOW64,
+)
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import has_status, status
 from ..memory.decode.statuscodes import StatusCode
@@ -31,6 +43,7 @@ from ..process.threads import Threads, processes, threads
 from ..stacks.lister import CallStack, StackLister
 from ..tracedb.decode.capture import back_trace_hash
 from ..tracedb.finder import Databases
+from .callbacks import CallbackStacks
 from .frames import NamedFrames
 from .imagefacts import Totals
 from .recorded import RecordedStacks
@@ -143,7 +156,7 @@ class StackCollector:
             yield from self._image.possible(self._portions_of_threads(stack_filter))
         if self._image.threads_only:
             return
-        # Traces of databases, heaps and objects do not record the thread that left them.
+        # Traces of databases, heaps and objects do not record the thread that left them; a callback has none.
         recorded: List[Tuple[Tuple[str, ...], Callable[[AddressSpace, Totals], Iterator[StackRecord]]]] = []
         if not stack_filter.tids and stack_filter.has(STD, HEAPLOG):
             totals.walked_databases = True
@@ -154,6 +167,8 @@ class StackCollector:
             recorded.append(((HEAP,), self._recorded.of_heaps))
         if stack_filter.has(LOCK):
             recorded.append(((LOCK,), self._recorded.of_locks))
+        if not stack_filter.tids and stack_filter.has(CALLBACK) and self._image.table_name:
+            recorded.append(((CALLBACK,), self._callbacks.of_space))
         spaces = list(self._spaces(stack_filter)) if recorded else []
         for kinds, of_space in recorded:
             for space in spaces:
@@ -211,6 +226,10 @@ class StackCollector:
     @functools.cached_property
     def _lister(self) -> StackLister:
         return StackLister(self._image, self._symbolizer)
+
+    @functools.cached_property
+    def _callbacks(self) -> CallbackStacks:
+        return CallbackStacks(self._image, self._frames)
 
     @functools.cached_property
     def _recorded(self) -> RecordedStacks:

@@ -6,7 +6,18 @@ from __future__ import annotations
 
 from typing import Iterator, Set
 
-from ...columns.words import CERTAIN, HIGH, KINDS, LIKELY, LOW, MEDIUM, PRIVATE, THREAD_KINDS, UNMAPPED
+from ...columns.words import (
+    CALLBACK,
+    CERTAIN,
+    HIGH,
+    KINDS,
+    LIKELY,
+    LOW,
+    MEDIUM,
+    PRIVATE,
+    THREAD_KINDS,
+    UNMAPPED,
+)
 from ...stacklist.stack import StackRecord
 from ..code.explanations import explained_at, untold
 from ..code.surroundings import with_surroundings
@@ -14,7 +25,7 @@ from ..facts import CheckFacts
 from ..finding import OF_MEMORY, Check, Finding, place_finding, unbacked_frames
 
 NAME = "history_unbacked"
-RECORDING = tuple(kind for kind in KINDS if kind not in THREAD_KINDS)
+RECORDING = tuple(kind for kind in KINDS if kind not in (*THREAD_KINDS, CALLBACK))
 """The kinds of stacks that Windows recorded."""
 
 _GONE = "an unloaded module whose record Windows has overwritten"

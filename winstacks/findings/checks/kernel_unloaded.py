@@ -38,9 +38,10 @@ CHECK = Check(
     "kernel_unloaded",
     "T1014",
     tuple(KINDS),
-    "A frame of the kernel is at an address where a driver was loaded that has been unloaded since.",
-    "high if a thread will continue there. For recorded stacks medium if the memory has executable code "
-    "now, otherwise low. low for frames that a scan found",
+    "A frame of the kernel, or the routine of a timer, DPC or work item, is at an address where a driver was "
+    "loaded that has been unloaded since.",
+    "high if a thread will continue there, or a callback leads there. For recorded stacks medium if the "
+    "memory has executable code now, otherwise low. low for frames that a scan found",
     "A driver that did its work and was unloaded leaves such traces.",
     "Look for the driver's file and its service; windows.unloadedmodules shows when the driver was unloaded.",
     "no stack has a frame",

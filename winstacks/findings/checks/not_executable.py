@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Iterator
 
-from ...columns.words import CERTAIN, HIGH, LIKELY, LOW, MEDIUM, POSSIBLE, THREAD_KINDS, TRAP
+from ...columns.words import CALLBACK, CERTAIN, HIGH, LIKELY, LOW, MEDIUM, POSSIBLE, THREAD_KINDS, TRAP
 from ...stacklist.stack import StackRecord
 from ..code.explanations import UNTOLD, untold
 from ..code.refused import refused_place
@@ -60,10 +60,10 @@ def unchecked(facts: CheckFacts) -> Iterator[str]:
 CHECK = Check(
     "not_executable",
     "T1027",
-    THREAD_KINDS,
-    "A call will return into a page of the process that is not executable now, according to its page "
-    "table entry, or in a dump to MemoryInfoListStream. Code that encrypts itself while it sleeps looks "
-    "like this.",
+    (*THREAD_KINDS, CALLBACK),
+    "A call will return, or a callback leads, into a page of the process that is not executable now, "
+    "according to its page table entry, or in a dump to MemoryInfoListStream. Code that encrypts itself "
+    "while it sleeps looks like this.",
     "high; medium if the thread was interrupted there; low if the process registered a function table "
     "for the range, if a runtime's own list contains the range, and for frames that a scan found",
     "Runtimes that make their code non-executable while they write to it; a thread that is about to crash.",

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 from typing import Callable, Iterator, NamedTuple, Optional
 
-from ...columns.words import CERTAIN, HIGH, IMAGE, LIKELY, MEDIUM, SCAN, THREAD_KINDS, TRAP
+from ...columns.words import CALLBACK, CERTAIN, HIGH, IMAGE, LIKELY, MEDIUM, SCAN, THREAD_KINDS, TRAP
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.image import AddressSpace
 from ...names.decode.pe import HeaderError, Headers, read_headers
@@ -119,10 +119,10 @@ def _is_undescribed(
 CHECK = Check(
     NAME,
     "T1055",
-    THREAD_KINDS,
-    "A frame is in a section of an image, of a process or of the kernel, that its file does not mark as "
-    "code (IMAGE_SCN_MEM_EXECUTE); or in a section for code and for writing, where the image describes no "
-    "function.",
+    (*THREAD_KINDS, CALLBACK),
+    "A frame or a callback is in a section of an image, of a process or of the kernel, that its file does "
+    "not mark as code (IMAGE_SCN_MEM_EXECUTE); or in a section for code and for writing, where the image "
+    "describes no function.",
     "high; medium in a section that is for code and for writing",
     "Programs that unpack or protect themselves run code in such sections.",
     "Compare the memory there with the module's file: --binaries; dump it with windows.dlllist --dump.",

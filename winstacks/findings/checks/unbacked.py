@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Iterator, Optional
 
 from ...columns.words import (
+    CALLBACK,
     CERTAIN,
     HIGH,
     LIKELY,
@@ -114,9 +115,9 @@ def unchecked(facts: CheckFacts) -> Iterator[str]:
 CHECK = Check(
     NAME,
     "T1055, T1620",
-    THREAD_KINDS,
-    "A thread was interrupted in private executable memory, or a call will return there: code "
-    "outside all files, like injected code.",
+    (*THREAD_KINDS, CALLBACK),
+    "A thread was interrupted in private executable memory, a call will return there, or a callback of the "
+    "process leads there: code outside all files, like injected code.",
     "high. medium if an unmodified module outside Windows' folders is on both sides of the code, or called "
     "the code, which was interrupted on a whole stack (low if the process has much generated code, and the "
     "module belongs to the program); if only pages that are not in the image make the way to the code a "

@@ -269,6 +269,10 @@ class StatusCode(Enum):
     """The table of stacks has no trace of this number."""
     TRACE_UNREADABLE = "trace unreadable", Means.ABSENT
     """The trace is not in the image."""
+    # Callbacks.
+    CALLBACKS_UNREADABLE = "{} callbacks unreadable", Means.COUNTS_STACKS | Means.ABSENT
+    """N nodes of a list of callbacks lead to no function: a pointer or its target is absent, or is none."""
+
     # Heaps.
     NOT_READ_YET = "not-read", Means.NONE_LOST
     """The blocks of a segment heap, counted by the records that they name. Freed blocks cannot be
@@ -345,9 +349,11 @@ class StatusCode(Enum):
     ADDRESS = "address", Means.FRAMES_MISSING
     """An ERESOURCE has an address instead of the index: the column Address shows it."""
     LIST_BROKEN = "list broken", Means.ABSENT
-    """The row stands for an unknown number of locks: the list cannot be followed from either end."""
+    """The row stands for an unknown number of locks or callbacks: the list cannot be followed from either
+    end."""
     LIST_DAMAGED = "list damaged", Means.PLAIN
-    """One link of this lock or, in a row without a lock, of the list's head is wrong. No lock is missing."""
+    """One link of this lock or, in a row without a lock, of a list is wrong. No lock or callback is
+    missing."""
     DEBUG_INFORMATION_UNREADABLE = "debug information unreadable", Means.ABSENT
     """The lock's debug information is not in the image."""
     SECTION_DOES_NOT_POINT_BACK = "section does not point back", Means.PLAIN

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
 
+from ...columns.words import AWAITED
 from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.functiontable import FunctionTable
 from ...names.decode.hybrid import CodeMap
@@ -193,6 +194,11 @@ class Frame(NamedTuple):
     registers: Optional[AnyRegisters] = None
     trap: int = 0
     return_register: Optional[str] = None
+
+    @property
+    def stack_pointer(self) -> Optional[int]:
+        """The stack pointer; None of a callback, which has no stack yet."""
+        return None if self.how == AWAITED else self.sp
 
 
 class UserTransition(NamedTuple):

@@ -1,0 +1,74 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""One function that Windows will call, or the place of such functions that cannot be read."""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple, Tuple
+
+from ..memory.decode import links
+from ..memory.decode.memory import Memory
+from ..memory.decode.status import NOTHING, Status, status
+from ..memory.decode.statuscodes import StatusCode
+
+DPC, WORK_ITEM, INSTRUMENTATION = "DPC", "work item", "InstrumentationCallback"
+"""The sorts of callbacks, besides timers: the words of OwnerName."""
+
+MAX_CALLBACKS = 1 << 16
+"""The most nodes of lists of callbacks that are read of an image: a busy server has some thousand."""
+
+
+class Callback(NamedTuple):
+    """A function that Windows will call. Addresses are canonical.
+
+    Attributes:
+        sort: the structure that leads to it, one of the words above, or `words.TIMER`
+        address: address of this structure; where nothing could be read, of the list or table
+        routines: the function; before it the function that it calls at once. Empty where nothing could be
+            read: the row stands for what is missing
+    """
+
+    sort: str
+    address: int
+    routines: Tuple[int, ...] = ()
+    status: Status = NOTHING
+
+
+class ListFollower:
+    """Follows lists of callbacks; all of them together have at most MAX_CALLBACKS nodes."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._left = MAX_CALLBACKS
+
+    def follow(self, head: int) -> Tuple[Tuple[int, ...], Status]:
+        """Returns the nodes of a list, and what is wrong with the list."""
+        walk = links.walk(head, self._memory.links, self._left)
+        self._left -= len(walk.nodes)
+        if walk.gap is None:
+            return walk.nodes, status(StatusCode.LIST_DAMAGED if walk.altered else None)
+        reasons = {end.reason for end in walk.gap}
+        if links.HEAD in reasons:
+            return walk.nodes, status(StatusCode.LIST_HEAD_UNREADABLE)
+        return walk.nodes, status(StatusCode.LIMIT if links.LIMIT in reasons else StatusCode.LIST_BROKEN)
+
+    def follow_single(self, first: int) -> Tuple[Tuple[int, ...], Status]:
+        """Returns the nodes of a list whose last node points to 0, and what is wrong with the list.
+
+        Args:
+            first: address of the first node, 0 if there is none
+        """
+        nodes: List[int] = []
+        seen = set()
+        link = first
+        while link:
+            if not self._left:
+                return tuple(nodes), status(StatusCode.LIMIT)
+            following = self._memory.pointer(link)
+            if following is None or link in seen:
+                return tuple(nodes), status(StatusCode.LIST_BROKEN)
+            self._left -= 1
+            seen.add(link)
+            nodes.append(link)
+            link = following
+        return tuple(nodes), NOTHING
