@@ -150,8 +150,22 @@ def sync_commits(folder: pathlib.Path, before: int, data_file: re.Pattern[str]) 
                     sync(folder / path)
                 touched.add(folder.joinpath(path).parent)
         sync(pathlib.Path(entry.path))
-    for place in (*touched, log, folder.parent):
+    # The first commit may be in new folders.
+    for place in (*touched, log, *(folder.parents if before < 0 else ())):
         sync(place)
+
+
+def sync_checkpoints(folder: pathlib.Path) -> None:
+    """Returns when the checkpoints of a lake are on the disk.
+
+    Raises:
+        OSError: a file cannot be written
+    """
+    log = folder / LOG
+    for entry in list(os.scandir(log)):
+        if _CHECKPOINT.fullmatch(entry.name) or entry.name == "_last_checkpoint":
+            sync(pathlib.Path(entry.path))
+    sync(log)
 
 
 def sync(path: pathlib.Path) -> None:

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Set, Tuple
 
 import deltalake
 import duckdb
@@ -235,22 +235,55 @@ def test_a_writer_that_is_killed_leaves_whole_images(tmp_path: pathlib.Path) -> 
         assert not damaged(uri, Depth.CONTENT)
 
 
-def test_what_is_done_is_on_the_disk(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> Set[str]:
+    """The files and folders that were written to the disk so far."""
     if not os.path.isdir("/proc/self/fd"):
         pytest.skip("asks Linux which file is synced")
-    synced: List[str] = []
+    known: Set[str] = set()
     real = os.fsync
 
     def sync(held: int) -> None:
-        synced.append(os.readlink(f"/proc/self/fd/{held}"))
+        known.add(os.readlink(f"/proc/self/fd/{held}"))
         real(held)
 
     monkeypatch.setattr(os, "fsync", sync)
-    uri = tmp_path / "lake"
+    return known
+
+
+def test_what_is_done_is_on_the_disk(tmp_path: pathlib.Path, synced: Set[str]) -> None:
+    """Its files, those of the first version, and the names of all new folders."""
+    uri = tmp_path / "cases" / "lake"
     add(str(uri), "i1")
     files = [path for path in uri.rglob("*") if path.is_file()]
-    missing = {str(path) for path in (*files, *(path.parent for path in files), uri, tmp_path)} - set(synced)
-    assert {os.path.basename(path) for path in missing} <= {f"{0:020}.json"}, missing
+    there = {*files, *(path.parent for path in files), uri, uri.parent, tmp_path}
+    assert not set(map(str, there)) - synced
+
+
+@pytest.mark.parametrize("way", ["commit", "compact"])
+def test_commits_go_when_their_checkpoint_is_on_the_disk(
+    way: str, lake: str, synced: Set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power failure may leave neither: each image of the lake would be gone."""
+    log, seen = pathlib.Path(lake, "_delta_log"), list[Set[str]]()
+    cleanup = DeltaTable.cleanup_metadata
+
+    def cleaned(table: Any) -> None:
+        parts = {str(path) for path in log.glob("*checkpoint*")}
+        seen.append(parts - synced if parts else {"no checkpoint"})
+        cleanup(table)
+
+    monkeypatch.setattr(DeltaTable, "cleanup_metadata", cleaned)
+    monkeypatch.setattr(store, "CHECKPOINT", 4 if way == "commit" else 1000)
+    for path in log.iterdir():
+        os.utime(path, (time.time() - 7200, time.time() - 7200))
+    if way == "compact":
+        assert called("compact", lake).returncode == 0
+    else:
+        add(lake, "i3")
+    assert seen == [set()] and not log.joinpath(f"{1:020}.json").exists()
+    add(lake, "i4")
+    assert {"i0", "i1", "i2", "i4"} <= set(counted(lake)) and not damaged(lake, Depth.CONTENT)
 
 
 @pytest.mark.parametrize("rest", [b"", b"{", bytes(400)])
