@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Any, Callable, Dict, Iterator, List, Set, Tuple
 
@@ -235,55 +236,87 @@ def test_a_writer_that_is_killed_leaves_whole_images(tmp_path: pathlib.Path) -> 
         assert not damaged(uri, Depth.CONTENT)
 
 
-@pytest.fixture
-def synced(monkeypatch: pytest.MonkeyPatch) -> Set[str]:
-    """The files and folders that were written to the disk so far."""
-    if not os.path.isdir("/proc/self/fd"):
-        pytest.skip("asks Linux which file is synced")
-    known: Set[str] = set()
-    real = os.fsync
+class Disk:
+    """What the least lucky power failure would leave of a lake: what was synced, without what is removed.
 
-    def sync(held: int) -> None:
-        known.add(os.readlink(f"/proc/self/fd/{held}"))
-        real(held)
+    Attributes:
+        events: number of files and folders that were synced
+        check: function that is called with the path behind each of these
+    """
 
-    monkeypatch.setattr(os, "fsync", sync)
-    return known
+    def __init__(self, lake: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        if not os.path.isdir("/proc/self/fd"):
+            pytest.skip("asks Linux which file is synced")
+        self.lake, self.events = lake, 0
+        self.check: Callable[[str], None] = lambda path: None
+        self._files: Dict[str, bytes] = {}
+        self._names: Dict[str, Set[str]] = {}
+        monkeypatch.setattr(os, "fsync", self._sync)
+
+    def _sync(self, held: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{held}")
+        if os.path.isdir(path):
+            self._names[path] = set(os.listdir(path))
+        else:
+            self._files[path] = pathlib.Path(path).read_bytes()
+        self.events += 1
+        self.check(path)
+
+    def left(self, copy: pathlib.Path) -> pathlib.Path:
+        """Puts what is left into a folder; returns the lake in it."""
+        shutil.rmtree(copy, ignore_errors=True)
+        for path in [self.lake, *self.lake.rglob("*")]:
+            above = [path, *path.parents][: len(path.relative_to(self.lake.parents[1]).parts)]
+            if all(part.name in self._names.get(str(part.parent), ()) for part in above):
+                place = copy / path.relative_to(self.lake)
+                if path.is_dir():
+                    place.mkdir(parents=True)
+                else:
+                    place.write_bytes(self._files.get(str(path), b"{"))
+        return copy
 
 
-def test_what_is_done_is_on_the_disk(tmp_path: pathlib.Path, synced: Set[str]) -> None:
-    """Its files, those of the first version, and the names of all new folders."""
-    uri = tmp_path / "cases" / "lake"
-    add(str(uri), "i1")
-    files = [path for path in uri.rglob("*") if path.is_file()]
-    there = {*files, *(path.parent for path in files), uri, uri.parent, tmp_path}
-    assert not set(map(str, there)) - synced
-
-
-@pytest.mark.parametrize("way", ["commit", "compact"])
-def test_commits_go_when_their_checkpoint_is_on_the_disk(
-    way: str, lake: str, synced: Set[str], monkeypatch: pytest.MonkeyPatch
+def test_a_power_failure_leaves_what_was_done(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a power failure may leave neither: each image of the lake would be gone."""
-    log, seen = pathlib.Path(lake, "_delta_log"), list[Set[str]]()
-    cleanup = DeltaTable.cleanup_metadata
+    """Also images whose commit follows one that its writer has not synced yet, and those of merged files."""
+    folder = tmp_path / "cases" / "lake"
+    disk, uri, log, done = Disk(folder, monkeypatch), str(folder), folder / "_delta_log", set[str]()
 
-    def cleaned(table: Any) -> None:
-        parts = {str(path) for path in log.glob("*checkpoint*")}
-        seen.append(parts - synced if parts else {"no checkpoint"})
-        cleanup(table)
+    def check(path: str) -> None:
+        # Files that no commit names yet change nothing.
+        if done and "_delta_log" in path:
+            left = Lake(str(disk.left(tmp_path / "left")))
+            there = left.contents()
+            whole = {item["image_id"] for item in left.manifests()} - {
+                item.image_id for item in there.damaged
+            }
+            assert done <= whole, (done - whole, disk.events)
 
-    monkeypatch.setattr(DeltaTable, "cleanup_metadata", cleaned)
-    monkeypatch.setattr(store, "CHECKPOINT", 4 if way == "commit" else 1000)
-    for path in log.iterdir():
-        os.utime(path, (time.time() - 7200, time.time() - 7200))
-    if way == "compact":
-        assert called("compact", lake).returncode == 0
-    else:
-        add(lake, "i3")
-    assert seen == [set()] and not log.joinpath(f"{1:020}.json").exists()
-    add(lake, "i4")
-    assert {"i0", "i1", "i2", "i4"} <= set(counted(lake)) and not damaged(lake, Depth.CONTENT)
+    def between(path: str) -> None:
+        """Lets another writer add an image before the first writer syncs its commit."""
+        disk.check = check
+        image_id = f"between{len(done)}"
+        with tempfile.TemporaryDirectory() as rows:
+            Lake(uri).add_together([fleetlakes.new_image(pathlib.Path(rows), image_id, traces=[{}])])
+        done.add(image_id)
+        check(str(log))
+
+    monkeypatch.setattr(store, "CHECKPOINT", 3)
+    for number, meanwhile in enumerate((check, between, check, between)):
+        for path in log.glob("*"):
+            os.utime(path, (time.time() - 7200, time.time() - 7200))
+        disk.check = meanwhile
+        add(uri, f"i{number}")
+        done.add(f"i{number}")
+        check(str(log))
+    assert not log.joinpath(f"{1:020}.json").exists(), "no checkpoint has taken its place"
+    add(uri, "i1", stack="nt!B", before="attempt")
+    assert called("compact", uri).returncode == 0
+    done.remove("i0")
+    assert called("forget", uri, "i0").returncode == 0
+    check(str(log))
+    assert disk.events > 60 and done == {"i1", "i2", "i3", "between1", "between4"}
 
 
 @pytest.mark.parametrize("rest", [b"", b"{", bytes(400)])
