@@ -31,7 +31,8 @@ from stackfleet.lake import Depth, Lake, LakeError, NewImage
 from stackfleet.layout import TABLES
 from stackfleet.store import ConflictError, Snapshot, Store
 from tests.support import fleetlakes, objectstores
-from tests.support.fleetrun import called, wait
+from tests.support.fleetimages import Fleet
+from tests.support.fleetrun import called, fleet, started, wait
 from tests.support.only import only
 
 STACKS = 50
@@ -512,13 +513,7 @@ def test_a_killed_writer_and_two_at_once_in_a_bucket(bucket: str) -> None:
         "for number in range(99): test_lake.add(sys.argv[1], f'k{number}')\n"
     )
     with subprocess.Popen([sys.executable, "-c", code, bucket], stderr=subprocess.DEVNULL) as process:
-
-        def some() -> bool:
-            with contextlib.suppress(Exception):
-                return len(counted(bucket)) > 2
-            return False
-
-        wait(some)
+        wait(lambda: _some(bucket, 2))
         process.kill()
     done = counted(bucket)
     with multiprocessing.get_context("spawn").Pool(2) as pool:
@@ -526,6 +521,24 @@ def test_a_killed_writer_and_two_at_once_in_a_bucket(bucket: str) -> None:
     assert [set(done) <= set(part) for part in refused] == [True, True]
     assert counted(bucket) == dict.fromkeys((*done, "s0", "s1"), STACKS)
     assert not damaged(bucket, Depth.CONTENT)
+
+
+def test_a_run_into_a_bucket_goes_on_where_it_was_killed(bucket: str, few: Fleet) -> None:
+    run = ("run", *few.paths, "-o", bucket, "--workers", 1, *few.options)
+    with started(*run) as process:
+        wait(lambda: process.poll() is not None or _some(bucket, 0))
+        process.kill()
+    done = len(counted(bucket))
+    again = fleet(*run)
+    assert (again.returncode, len(counted(bucket))) == (0, 3), again.stderr
+    assert done and f"{done} image{'s were' if done > 1 else ' was'} done before" in again.stderr
+
+
+def _some(bucket: str, least: int) -> bool:
+    """Whether a bucket has more images than these; false where it has no lake yet."""
+    with contextlib.suppress(Exception):
+        return len(counted(bucket)) > least
+    return False
 
 
 def test_a_store_that_has_no_such_bucket(bucket: str) -> None:
