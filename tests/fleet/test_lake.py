@@ -238,7 +238,7 @@ def test_a_writer_that_is_killed_leaves_whole_images(tmp_path: pathlib.Path) -> 
 
 
 class Disk:
-    """What the least lucky power failure would leave of a lake: what was synced, without what is removed.
+    """The rest of a lake after the worst power failure: synced contents and names, without removed ones.
 
     Attributes:
         events: number of files and folders that were synced
@@ -280,7 +280,7 @@ class Disk:
 def test_a_power_failure_leaves_what_was_done(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also images whose commit follows one that its writer has not synced yet, and those of merged files."""
+    """Another writer's commit may not be synced yet, and files may be merged."""
     folder = tmp_path / "cases" / "lake"
     disk, uri, log, done = Disk(folder, monkeypatch), str(folder), folder / "_delta_log", set[str]()
 
