@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Callable
 
 from winstacks.columns.dictionary import STACK_SEPARATOR
-from winstacks.memory.decode.text import counted, process_label
+from winstacks.memory.decode.text import counted, process_label, process_name
 
 from . import output
 from .database import Database
@@ -66,7 +66,7 @@ class Export:
     def folded(self) -> Iterator[str]:
         """Yields the input of flame graph tools: stacks outermost first, with their counts."""
         for row in self._stacks():
-            frames = (row["Host"], row["Process"], *_frames(row["Stack"]))
+            frames = (row["Host"], process_name(row["Process"]), *_frames(row["Stack"]))
             path = ";".join(output.visible(frame.replace(";", ":")) for frame in frames)
             yield f"{path} {row['Count']}"
 
@@ -82,7 +82,7 @@ class Export:
                 yield _profile(image, samples, weights, first)
                 samples, weights, first = [], [], False
             image = row["ImageId"]
-            frames = (row["Process"], *_frames(row["Stack"]))
+            frames = (process_name(row["Process"]), *_frames(row["Stack"]))
             samples.append([numbers.setdefault(frame, len(numbers)) for frame in frames])
             weights.append(row["Count"])
         if samples:

@@ -33,8 +33,10 @@ of_frames AS (
            coalesce(CASE WHEN {one_of("Symbol", sorted(words.NAMELESS))} THEN Symbol || ' ' || Address END,
                     Symbol, '<' || string_split(Status, ', ')[1] || '>') AS Shown,
            Module, Function, Backing, Symbol IS NULL AS Unread,
-           How = {quoted(words.SCAN)}
-           OR list_contains(string_split(Status, ', '), {quoted(StatusCode.UNSURE.value)}) AS Guess
+           coalesce(
+               How = {quoted(words.SCAN)}
+               OR list_contains(string_split(Status, ', '), {quoted(StatusCode.UNSURE.value)}), true
+           ) AS Guess
     FROM frames
 )"""
 """Frames as pages show them: the address behind a Symbol that names no module and no file, and the Status in

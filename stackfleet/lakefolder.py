@@ -14,6 +14,7 @@ import os
 import pathlib
 import re
 import stat
+import time
 from collections.abc import Iterator
 from typing import Union
 
@@ -24,7 +25,13 @@ MOST_LOG_BYTES = 1 << 30
 """The most bytes of the log that are read: its newest checkpoint and later commits."""
 MOST_ACTIONS = 1 << 22
 """The most rows of a checkpoint, and values of a column of its row groups."""
+UNSYNCED = 60
+"""Seconds after which the system has written a commit to the disk, whatever became of its writer."""
+MOST_COMMIT_BYTES = 1 << 24
+"""The most bytes of another writer's commit that is synced; commits of images are far smaller."""
 
+_synced: set[str] = set()
+"""Paths of recent commits that this process has synced."""
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(\.\d{10}\.\d{10})?\.parquet")
 _NAME_SURROGATE = 0x20000000
@@ -131,6 +138,8 @@ def _listed(folder: Union[str, os.PathLike[str]]) -> Iterator[tuple[os.DirEntry[
 def sync_commits(folder: pathlib.Path, before: int, data_file: re.Pattern[str]) -> None:
     """Returns when the commits after a version, their files and their folders are on the disk.
 
+    So are the commits shortly before it, which other writers may not have synced yet.
+
     Args:
         before: the version
         data_file: the form of the names of files below the lake
@@ -139,18 +148,43 @@ def sync_commits(folder: pathlib.Path, before: int, data_file: re.Pattern[str]) 
         OSError: a file cannot be written
     """
     log, touched = folder / LOG, {folder}
-    for entry in list(os.scandir(log)):
+    recent, now = set(), time.time()
+    for entry, info in list(_listed(log)):
         match = _COMMIT.fullmatch(entry.name)
-        if not match or int(match[1]) <= before:
+        if not match:
             continue
-        for line in pathlib.Path(entry.path).read_bytes().splitlines():
-            path = (json.loads(line).get("add") or {}).get("path", "")
-            if data_file.fullmatch(path):
-                with contextlib.suppress(FileNotFoundError):
-                    sync(folder / path)
-                touched.add(folder.joinpath(path).parent)
+        if now - info.st_mtime < UNSYNCED and info.st_size < MOST_COMMIT_BYTES:
+            recent.add(entry.path)
+        if int(match[1]) <= before and entry.path not in recent - _synced:
+            continue
+        for path in filter(data_file.fullmatch, _added(pathlib.Path(entry.path))):
+            with contextlib.suppress(FileNotFoundError):
+                sync(folder / path)
+            touched.add(folder.joinpath(path).parent)
         sync(pathlib.Path(entry.path))
-    for place in (*touched, log, folder.parent):
+    # The first commit may be in new folders.
+    for place in (*touched, log, *(folder.parents if before < 0 else ())):
+        sync(place)
+    _synced.intersection_update(recent)
+    _synced.update(recent)
+
+
+def _added(commit: pathlib.Path) -> Iterator[str]:
+    """Yields the paths of the files that a commit adds; the commit may be somebody else's."""
+    for line in commit.read_bytes().splitlines():
+        with contextlib.suppress(ValueError, LookupError, TypeError, RecursionError):
+            yield str(json.loads(line)["add"]["path"])
+
+
+def sync_checkpoints(folder: pathlib.Path) -> None:
+    """Returns when the checkpoints of a lake are on the disk, and behind them the file that names the last.
+
+    Raises:
+        OSError: a file cannot be written
+    """
+    log = folder / LOG
+    parts = [log / name for name in os.listdir(log) if _CHECKPOINT.fullmatch(name)]
+    for place in (*parts, log, log / "_last_checkpoint", log):
         sync(place)
 
 

@@ -42,20 +42,16 @@ def write(table: Any, form: str, stream: IO[bytes], narrow: Sequence[str] = ()) 
         form: one of FORMATS
         narrow: columns of an aligned table, whose lines are cut to WIDTH; empty for all columns as they are
     """
-    if form == TABLE and narrow:
-        table = table.select([name for name in narrow if name in table.column_names])
-        for line in _aligned(table, WIDTH):
-            stream.write(line.encode("utf-8", "replace") + b"\n")
-        stream.flush()
-        return
     if form == PARQUET:
         # Parquet needs the position in the file, which a pipe lacks.
         buffer = io.BytesIO()
         pq.write_table(table, buffer, compression="zstd")
         stream.write(buffer.getbuffer())
         return
-    lines = {TABLE: _aligned, CSV: _csv, JSONL: _jsonl}[form](table)
-    for line in lines:
+    if narrow and form == TABLE:
+        table = table.select([name for name in narrow if name in table.column_names])
+    most = WIDTH if narrow else None
+    for line in {TABLE: _aligned(table, most), CSV: _csv(table), JSONL: _jsonl(table)}[form]:
         stream.write(line.encode("utf-8", "replace") + b"\n")
     stream.flush()
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from winstacks.columns.words import EXACT
 
-from .sqltext import one_of, quoted
+from .sqltext import one_of, quoted, some
 
 KEYS = ("StackKey", "ShapeKey")
 CRASH_KEYS = ("Driver", "BugCheck")
@@ -111,8 +111,9 @@ SELECT * EXCLUDE (Place) FROM (
 _NAMES = "list_sort(list(DISTINCT HostText))"
 _OF_STACKS = f"""\
 {_NAMES} AS Hostnames, total(Count) AS Count, max(Unbacked) AS Unbacked, min(Stack) AS Stack,
-       list_sort(list(DISTINCT Process))[1:8] AS Processes, list_sort(list(DISTINCT Kind)) AS Kinds"""
-_IMAGES = "list_sort(list(DISTINCT ImageId))[1:8] AS ImageIds"
+       {some("Process")} AS Processes,
+       list_sort(list(DISTINCT Kind) FILTER (WHERE Kind IS NOT NULL)) AS Kinds"""
+_IMAGES = f"{some('ImageId')} AS ImageIds"
 
 
 def _spread(max_hosts: int) -> str:
@@ -255,7 +256,7 @@ crashes AS (
     SELECT ImageId, Host, HostText, BugCheckCode, BugCheck, BugCheckParameters
     FROM image JOIN hosts USING (ImageId) WHERE BugCheckCode IS NOT NULL
 )"""
-_HOSTS_OF = f"{_NAMES}[1:8] AS Hostnames, {_IMAGES}"
+_HOSTS_OF = f"{some('HostText')} AS Hostnames, {_IMAGES}"
 _NAMED = "format('{:#x} {}', BugCheckCode, coalesce(BugCheck, ''))"
 
 
@@ -276,7 +277,7 @@ def rare_of_crashes(by: str, max_hosts: int, limit: int) -> Question:
             f"""\
 WITH {_CRASHES}
 SELECT {_NAMED} AS BugCheck, count(DISTINCT Host) AS Hosts, {among}, count(*) AS Crashes,
-       list_sort(list(DISTINCT BugCheckParameters))[1:8] AS BugCheckParameters, {_HOSTS_OF}
+       {some("BugCheckParameters")} AS BugCheckParameters, {_HOSTS_OF}
 FROM crashes
 GROUP BY BugCheckCode, BugCheck
 HAVING count(DISTINCT Host) <= {max_hosts}
@@ -291,7 +292,7 @@ WITH {_CRASHES}, met AS (
 )
 SELECT Driver, ModuleStamp, ModuleSize, count(DISTINCT Host) AS Hosts, {among},
        count(DISTINCT ImageId) AS Crashes, min(Frame) AS Frame, bool_and(How = 'scan') AS Guessed,
-       list_sort(list(DISTINCT {_NAMED}))[1:8] AS BugChecks, {_HOSTS_OF}
+       {some(_NAMED)} AS BugChecks, {_HOSTS_OF}
 FROM met JOIN crashes USING (ImageId)
 WHERE Driver <> ''
 GROUP BY Driver, ModuleStamp, ModuleSize
@@ -301,10 +302,6 @@ ORDER BY Hosts, Guessed, Frame, Driver, ModuleStamp{most}"""
 
 
 _NOT_EXACT = "Stacks left out, without an exact key or incomplete: {} (--partial includes them)"
-
-
-def _left_out(command: str) -> str:
-    return f"SELECT count(*) FROM traces WHERE {command} AND NOT ({SURE})"
 
 
 def diff(
@@ -345,8 +342,11 @@ SELECT CASE WHEN a.Key IS NULL THEN 'new' WHEN b.Key IS NULL THEN 'gone' ELSE 'c
 FROM a FULL JOIN b USING (Kind, Process, Arch, Key)
 WHERE a.Key IS NULL OR b.Key IS NULL OR {counted}
 ORDER BY Change DESC, Unbacked DESC, Kind, Process, Arch, Key"""
+    if partial:
+        return Question(sql)
     both = one_of("ImageId", dict.fromkeys((*first, *second)))
-    return Question(sql) if partial else Question(sql, _left_out(f"{condition} AND {both}"), _NOT_EXACT)
+    left_out = f"SELECT count(*) FROM traces WHERE {condition} AND {both} AND NOT ({SURE})"
+    return Question(sql, left_out, _NOT_EXACT)
 
 
 def selected(selector: str) -> str:

@@ -153,7 +153,7 @@ class Report:
             first = row["Places"][0]
             frames = stacks.get((first["ImageId"], first["TraceId"]), ())
             self._lists.finding({**card(first, frames), **self._spread(row)}, of_check(row["Finding"]))
-        for row in database.rows(_unchecked()):
+        for row in database.rows(_UNCHECKED):
             evidence = f"{row['Evidence']} ({row['Images']} of {self.images} images)"
             self._lists.unchecked(row["Finding"], evidence)
         total = database.value(question.left_out)
@@ -251,8 +251,8 @@ class Report:
                 "among": row["Among"],
                 "comparable": row["Comparable"],
                 "names": ", ".join(row["Hostnames"]),
-                "kinds": ", ".join(row["Kinds"]),
-                "processes": ", ".join(row["Processes"]),
+                "kinds": ", ".join(row["Kinds"] or ()),
+                "processes": ", ".join(row["Processes"] or ()),
                 "count": row["Count"] or 0,
                 "unbacked": row["Unbacked"] or 0,
                 "frames": self._lists.frames(_texts(row["Stack"])),
@@ -301,13 +301,11 @@ WHERE Frame < {MAX_FRAMES}
 ORDER BY ImageId, TraceId, Frame"""
 """The frames of some stacks, innermost first."""
 
-
-def _unchecked() -> str:
-    """Returns the query for checks that could not run, those with the most images first."""
-    return (
-        "SELECT Finding, coalesce(Evidence, '') AS Evidence, count(DISTINCT ImageId) AS Images FROM findings "
-        f"WHERE Severity IS NULL GROUP BY ALL ORDER BY Images DESC, Finding, Evidence LIMIT {MAX_UNCHECKED}"
-    )
+_UNCHECKED = f"""\
+SELECT Finding, coalesce(Evidence, '') AS Evidence, count(DISTINCT ImageId) AS Images
+FROM findings WHERE Severity IS NULL GROUP BY ALL
+ORDER BY Images DESC, Finding, Evidence LIMIT {MAX_UNCHECKED}"""
+"""The checks that could not run, those with the most images first."""
 
 
 def _texts(stack: Optional[str]) -> Iterable[tuple[str, bool, bool]]:

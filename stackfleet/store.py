@@ -4,7 +4,8 @@
 
 Delta makes a commit whole: a reader sees all of its rows or none. Three things are added here. Names in the
 log of somebody else are checked before a file is opened. Files are on the disk before a commit counts as
-done, because deltalake never calls fsync. A last commit that a power failure tore is left out.
+done, and before what they replace goes, because deltalake never calls fsync. A last commit that a power
+failure tore is left out.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ _REMOTE = re.compile(r"[a-z][a-z0-9+.-]+://")
 OBJECT_STORES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "adl")
 """Schemes of the object stores that deltalake writes to."""
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
+CHECKPOINT = 100
+"""The number of commits after which a checkpoint is made."""
 _SETTINGS = {
     "delta.dataSkippingStatsColumns": "ImageId",
-    "delta.checkpointInterval": "100",
+    "delta.checkpointInterval": str(CHECKPOINT),
     "delta.logRetentionDuration": "interval 1 hours",
     "delta.enableExpiredLogCleanup": "true",
 }
@@ -229,6 +232,7 @@ class Store:
                     **{"mode": "append", "schema_mode": "merge", **replacing},
                     commit_properties=properties,
                     writer_properties=_writer_properties(),
+                    post_commithook_properties=_no_checkpoint(),
                 )
             self._sync(before)
         except StoreError as error:
@@ -241,6 +245,10 @@ class Store:
                 lost = [name for name in changed if newest.transaction_version(name) != before + 1]
             if lost:
                 raise ConflictError(f"version {before} is no longer in its log: the commit behind it is lost")
+        if snapshot.opened.version() // CHECKPOINT > before // CHECKPOINT:
+            # The commit is made: without its checkpoint the log is only longer.
+            with contextlib.suppress(StoreError):
+                self._make_checkpoint(snapshot.opened)
 
     def purge(self) -> None:
         """Removes the files that the newest version does not have; readers of older versions lose them.
@@ -250,7 +258,12 @@ class Store:
         """
         opened = self._opened()
         with _explained():
-            opened.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+            opened.vacuum(
+                retention_hours=0,
+                dry_run=False,
+                enforce_retention_duration=False,
+                post_commithook_properties=_no_checkpoint(),
+            )
 
     def compact(self, target_size: int, retention_hours: int) -> None:
         """Merges small files; removes files that no version of the last hours has.
@@ -264,16 +277,32 @@ class Store:
         opened = self._writable()
         before = opened.version()
         with _explained():
-            opened.optimize.compact(target_size=target_size, writer_properties=_writer_properties())
+            opened.optimize.compact(
+                target_size=target_size,
+                writer_properties=_writer_properties(),
+                post_commithook_properties=_no_checkpoint(),
+            )
+        self._sync(before)
         # The removal of files and the checkpoint must know what others have committed meanwhile.
         opened = self._opened()
         with _explained():
             opened.vacuum(
-                retention_hours=retention_hours, dry_run=False, enforce_retention_duration=False, full=True
+                retention_hours=retention_hours,
+                dry_run=False,
+                enforce_retention_duration=False,
+                full=True,
+                post_commithook_properties=_no_checkpoint(),
             )
-            opened.create_checkpoint()
-            opened.cleanup_metadata()
         self._sync(before)
+        self._make_checkpoint(opened)
+
+    def _make_checkpoint(self, opened: Any) -> None:
+        """Puts a checkpoint into the place of old commits, which go when it is on the disk."""
+        with _explained():
+            opened.create_checkpoint()
+            if self.folder is not None:
+                lakefolder.sync_checkpoints(self.folder)
+            opened.cleanup_metadata()
 
     def _sync(self, before: int) -> None:
         """Returns when the commits after a version are on the disk; an object store answers when they are."""
@@ -292,6 +321,7 @@ class Store:
                 DeltaTable.create(
                     self.uri, self.schema, mode="ignore", partition_by=[_PARTITION], configuration=_SETTINGS
                 )
+            self._sync(-1)
         if self.folder is not None:
             with _explained():
                 lakefolder.refuse_links(self.folder, _PARTITION)
@@ -346,6 +376,13 @@ class Store:
             return Bounded(fragments, schema, form, used)
 
         return dataset
+
+
+def _no_checkpoint() -> Any:
+    """Returns properties without Delta's own checkpoints: old commits go before these are on the disk."""
+    from deltalake import PostCommitHookProperties
+
+    return PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
 def _writer_properties() -> Any:

@@ -251,6 +251,7 @@ VALUES: Dict[str, Dict[str, Any]] = {
     "counts whose sum is too large": {"Count": (1 << 63) - 1},
     "a count below 0": {"Count": -(1 << 63)},
     "a text of control characters": {"Process": "\x1b[2J\r\n\u202e", "Stack": "a\nb"},
+    "no name of the process": {"Process": None},
     "a key that is none": {"StackKey": "\u0000", "ShapeKey": "x" * 10000},
 }
 
@@ -272,6 +273,14 @@ def test_values_of_one_image_end_no_command(name: str, attack: Attack, tmp_path:
         command, *more = arguments
         done = called(command, attack.lake, *more)
         assert done.returncode == 0, (arguments, done.stderr)
+
+
+def test_cells_that_no_image_leaves_empty_end_no_page(attack: Attack, tmp_path: pathlib.Path) -> None:
+    same = {"ImageId": "i2", "StackKey": "stack of i2", "Stack": "stack of i2"}
+    attack.rows("traces", {**same, "KeyQuality": "exact", "Incomplete": False})
+    attack.rows("frames", {"ImageId": "i2", "TraceId": "std:0", "Frame": 0, "Symbol": "a!b"})
+    done = called("report", attack.lake, "-o", tmp_path / "pages")
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("moment", [(1 << 62), -(1 << 62), 253402300800000000 + 1])

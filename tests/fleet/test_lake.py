@@ -12,8 +12,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Set, Tuple
 
 import deltalake
 import duckdb
@@ -30,7 +31,8 @@ from stackfleet.lake import Depth, Lake, LakeError, NewImage
 from stackfleet.layout import TABLES
 from stackfleet.store import ConflictError, Snapshot, Store
 from tests.support import fleetlakes, objectstores
-from tests.support.fleetrun import called, wait
+from tests.support.fleetimages import Fleet
+from tests.support.fleetrun import called, fleet, started, wait
 from tests.support.only import only
 
 STACKS = 50
@@ -235,22 +237,87 @@ def test_a_writer_that_is_killed_leaves_whole_images(tmp_path: pathlib.Path) -> 
         assert not damaged(uri, Depth.CONTENT)
 
 
-def test_what_is_done_is_on_the_disk(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not os.path.isdir("/proc/self/fd"):
-        pytest.skip("asks Linux which file is synced")
-    synced: List[str] = []
-    real = os.fsync
+class Disk:
+    """The rest of a lake after the worst power failure: synced contents and names, without removed ones.
 
-    def sync(held: int) -> None:
-        synced.append(os.readlink(f"/proc/self/fd/{held}"))
-        real(held)
+    Attributes:
+        events: number of files and folders that were synced
+        check: function that is called with the path behind each of these
+    """
 
-    monkeypatch.setattr(os, "fsync", sync)
-    uri = tmp_path / "lake"
-    add(str(uri), "i1")
-    files = [path for path in uri.rglob("*") if path.is_file()]
-    missing = {str(path) for path in (*files, *(path.parent for path in files), uri, tmp_path)} - set(synced)
-    assert {os.path.basename(path) for path in missing} <= {f"{0:020}.json"}, missing
+    def __init__(self, lake: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        if not os.path.isdir("/proc/self/fd"):
+            pytest.skip("asks Linux which file is synced")
+        self.lake, self.events = lake, 0
+        self.check: Callable[[str], None] = lambda path: None
+        self._files: Dict[str, bytes] = {}
+        self._names: Dict[str, Set[str]] = {}
+        monkeypatch.setattr(os, "fsync", self._sync)
+
+    def _sync(self, held: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{held}")
+        if os.path.isdir(path):
+            self._names[path] = set(os.listdir(path))
+        else:
+            self._files[path] = pathlib.Path(path).read_bytes()
+        self.events += 1
+        self.check(path)
+
+    def left(self, copy: pathlib.Path) -> pathlib.Path:
+        """Puts what is left into a folder; returns the lake in it."""
+        shutil.rmtree(copy, ignore_errors=True)
+        for path in [self.lake, *self.lake.rglob("*")]:
+            above = [path, *path.parents][: len(path.relative_to(self.lake.parents[1]).parts)]
+            if all(part.name in self._names.get(str(part.parent), ()) for part in above):
+                place = copy / path.relative_to(self.lake)
+                if path.is_dir():
+                    place.mkdir(parents=True)
+                else:
+                    place.write_bytes(self._files.get(str(path), b"{"))
+        return copy
+
+
+def test_a_power_failure_leaves_what_was_done(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another writer's commit may not be synced yet, and files may be merged."""
+    folder = tmp_path / "cases" / "lake"
+    disk, uri, log, done = Disk(folder, monkeypatch), str(folder), folder / "_delta_log", set[str]()
+
+    def check(path: str) -> None:
+        # Files that no commit names yet change nothing.
+        if done and "_delta_log" in path:
+            left = Lake(str(disk.left(tmp_path / "left")))
+            there = left.contents()
+            whole = {item["image_id"] for item in left.manifests()} - {
+                item.image_id for item in there.damaged
+            }
+            assert done <= whole, (done - whole, disk.events)
+
+    def between(path: str) -> None:
+        """Lets another writer add an image before the first writer syncs its commit."""
+        disk.check = check
+        image_id = f"between{len(done)}"
+        with tempfile.TemporaryDirectory() as rows:
+            Lake(uri).add_together([fleetlakes.new_image(pathlib.Path(rows), image_id, traces=[{}])])
+        done.add(image_id)
+        check(str(log))
+
+    monkeypatch.setattr(store, "CHECKPOINT", 3)
+    for number, meanwhile in enumerate((check, between, check, between)):
+        for path in log.glob("*"):
+            os.utime(path, (time.time() - 7200, time.time() - 7200))
+        disk.check = meanwhile
+        add(uri, f"i{number}")
+        done.add(f"i{number}")
+        check(str(log))
+    assert not log.joinpath(f"{1:020}.json").exists(), "no checkpoint has taken its place"
+    add(uri, "i1", stack="nt!B", before="attempt")
+    assert called("compact", uri).returncode == 0
+    done.remove("i0")
+    assert called("forget", uri, "i0").returncode == 0
+    check(str(log))
+    assert disk.events > 60 and done == {"i1", "i2", "i3", "between1", "between4"}
 
 
 @pytest.mark.parametrize("rest", [b"", b"{", bytes(400)])
@@ -446,13 +513,7 @@ def test_a_killed_writer_and_two_at_once_in_a_bucket(bucket: str) -> None:
         "for number in range(99): test_lake.add(sys.argv[1], f'k{number}')\n"
     )
     with subprocess.Popen([sys.executable, "-c", code, bucket], stderr=subprocess.DEVNULL) as process:
-
-        def some() -> bool:
-            with contextlib.suppress(Exception):
-                return len(counted(bucket)) > 2
-            return False
-
-        wait(some)
+        wait(lambda: _some(bucket, 2))
         process.kill()
     done = counted(bucket)
     with multiprocessing.get_context("spawn").Pool(2) as pool:
@@ -460,6 +521,24 @@ def test_a_killed_writer_and_two_at_once_in_a_bucket(bucket: str) -> None:
     assert [set(done) <= set(part) for part in refused] == [True, True]
     assert counted(bucket) == dict.fromkeys((*done, "s0", "s1"), STACKS)
     assert not damaged(bucket, Depth.CONTENT)
+
+
+def test_a_run_into_a_bucket_goes_on_where_it_was_killed(bucket: str, few: Fleet) -> None:
+    run = ("run", *few.paths, "-o", bucket, "--workers", 1, *few.options)
+    with started(*run) as process:
+        wait(lambda: process.poll() is not None or _some(bucket, 0))
+        process.kill()
+    done = len(counted(bucket))
+    again = fleet(*run)
+    assert (again.returncode, len(counted(bucket))) == (0, 3), again.stderr
+    assert done and f"{done} image{'s were' if done > 1 else ' was'} done before" in again.stderr
+
+
+def _some(bucket: str, least: int) -> bool:
+    """Whether a bucket has more images than these; false where it has no lake yet."""
+    with contextlib.suppress(Exception):
+        return len(counted(bucket)) > least
+    return False
 
 
 def test_a_store_that_has_no_such_bucket(bucket: str) -> None:
