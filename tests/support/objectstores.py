@@ -78,7 +78,7 @@ def az_container(variables: Variables, name: str) -> None:
     digest = hmac.new(base64.b64decode(_KEY), text.encode(), hashlib.sha256).digest()
     headers["Authorization"] = f"SharedKey {_ACCOUNT}:{base64.b64encode(digest).decode()}"
     server = urllib.parse.urlsplit(variables["AZURITE_BLOB_STORAGE_URL"]).netloc
-    # Not by urllib.request: Volatility changes what that opens for the whole process, and refuses it when offline.
+    # Volatility changes what urllib.request opens for the whole process: nothing when it is offline.
     with contextlib.closing(http.client.HTTPConnection(server)) as connection:
         connection.request("PUT", f"/{_ACCOUNT}/{name}?restype=container", headers=headers)
         answer = connection.getresponse()
