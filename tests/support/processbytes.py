@@ -25,15 +25,14 @@ from winstacks.names.loaderlists import (
     LoaderEntry,
     LoaderList,
     LoaderLists,
-    ModuleLists,
     module_lists,
 )
 from winstacks.names.moduleindex import ModuleIndex
 from winstacks.names.symbolizer import Symbolizer
-from winstacks.names.unloaded import Unloaded, UnloadedModules, unloaded_modules
-from winstacks.process.regions import Region, Regions
-from winstacks.process.spaces import AddressSpaces, Spaces, spaces
-from winstacks.process.thread import SavedContext, Thread, ThreadLists, user_thread
+from winstacks.names.unloaded import Unloaded, unloaded_modules
+from winstacks.process.regions import Region
+from winstacks.process.spaces import AddressSpaces, spaces
+from winstacks.process.thread import SavedContext, Thread, user_thread
 from winstacks.process.threads import threads
 from winstacks.process.vads import Vads, regions
 from winstacks.rows.command import Command
@@ -81,9 +80,11 @@ class PlainProcess:
         self.image = self._copied(halves[0])
         plain = [half._replace(layer_name=LAYER, eprocess=0) for half in halves]
         self.native, self.wow64 = plain[0], plain[1] if len(plain) > 1 else None
-        mine: Tuple[Spaces, Regions, ModuleLists, UnloadedModules, ThreadLists] = (self,) * 5
-        for kind, service in zip((spaces, regions, module_lists, unloaded_modules, threads), mine):
-            self.image.provide(kind, service)
+        self.image.provide(spaces)(self)
+        self.image.provide(regions)(self)
+        self.image.provide(module_lists)(self)
+        self.image.provide(unloaded_modules)(self)
+        self.image.provide(threads)(self)
 
     def _copied(self, space: AddressSpace) -> Image:
         """Returns an image over the pages of a process that are present."""

@@ -252,7 +252,7 @@ class Findings:
     Args:
         checks: names of CHECKS; all when empty
         pids: PIDs to check, 0 for the kernel; all when empty
-        scan: whether a pool scan adds threads; processes are added by `ProcessList.scan`
+        scan: whether a pool scan adds threads; processes are added by `process_list.scan`
         watch: called for each thread whose stacks the checks need, after these were yielded
     """
 

@@ -404,13 +404,14 @@ class Image:
         """
         return self._once(make, make)
 
-    def provide(self, make: Callable[[Image], Service], service: Service) -> None:
-        """Provides a service in place of the result of `make(image)`.
+    def provide(self, make: Callable[[Image], Service]) -> Callable[[Service], None]:
+        """Returns a function that takes what the image provides in place of `make(image)`.
 
-        Inputs other than a kernel's image (a dump of one process) provide their services so, before anything
-        is read: `spaces`, `regions`, `module_lists`, `unloaded_modules`, `threads`, `machine_facts`.
+        Inputs other than a kernel's image provide their services so, before anything is read:
+        `image.provide(spaces)(process)`. The two calls let a type checker compare the service with what
+        `make` returns.
         """
-        self._services[make] = service
+        return functools.partial(self._services.__setitem__, make)
 
     def _once(self, key: object, make: Callable[[Image], Service]) -> Service:
         if key not in self._services:

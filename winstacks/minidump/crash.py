@@ -58,7 +58,7 @@ class CrashedProcess(Processes):
         layouts = () if symbols else _identity_layouts(image, dump)
         self._crashed = crashed_thread(dump, image.types if symbols else None, layouts)
 
-    # The interface of `spaces`, and ProcessList.
+    # The interface of `spaces`, and process_list.
 
     @property
     def status(self) -> Status:

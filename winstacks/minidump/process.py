@@ -76,7 +76,7 @@ class DumpProcess(Processes):
             self._trap_frames.setdefault(frame.ThreadId, []).append(frame.Address)
         self._listed: Memo[int, Thread] = Memo(self._thread)
 
-    # The interface of `spaces`, and ProcessList.
+    # The interface of `spaces`, and process_list.
 
     @property
     def status(self) -> Status:

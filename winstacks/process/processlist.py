@@ -11,7 +11,7 @@ threads; the threads that processors were executing; and the processes for which
 from __future__ import annotations
 
 import logging
-from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Protocol, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Protocol, Set, Tuple
 
 from volatility3.framework import exceptions, interfaces
 from volatility3.plugins.windows import psscan
@@ -191,7 +191,7 @@ class Processes(Protocol):
 
 
 class KernelProcesses:
-    """The processes of a kernel's image: the kernel's provider of `ProcessList`."""
+    """The processes of a kernel's image: the kernel's provider of `process_list`."""
 
     def __init__(self, image: Image) -> None:
         self.status: Status = NOTHING
@@ -358,8 +358,9 @@ class KernelProcesses:
         return id_differs(self._ids.processes.get(eprocess), self._memory.member(eprocess, self._pid))
 
 
-ProcessList: Callable[[Image], Processes] = KernelProcesses
-"""The service that lists processes: `image.service(ProcessList)`."""
+def process_list(image: Image) -> Processes:
+    """Returns the list of processes, for `image.service(process_list)`: here a kernel's."""
+    return KernelProcesses(image)
 
 
 def id_differs(known: Optional[int], own: Optional[int]) -> Status:

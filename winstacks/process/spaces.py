@@ -23,8 +23,8 @@ from .kernelobjects import IMAGE_FILE_NAME, PROCESS, VAD_ROOT, process_at, proce
 from .processlist import (
     SYSTEM_PID,
     ListedProcess,
-    ProcessList,
     page_tables,
+    process_list,
     process_member,
 )
 from .programs import ProgramNames
@@ -96,7 +96,7 @@ class KernelSpaces:
     @property
     def status(self) -> Status:
         """Contradiction in the list of processes: processes may be missing. Empty if there is none."""
-        return self._image.service(ProcessList).status
+        return self._image.service(process_list).status
 
     def list_spaces(
         self,
@@ -108,7 +108,7 @@ class KernelSpaces:
         if not image.table_name:
             return
         if offset is None and (not pids or KERNEL_PID in pids):
-            yield image.kernel._replace(remark=image.service(ProcessList).status)
+            yield image.kernel._replace(remark=image.service(process_list).status)
         yield from self._of_processes(image, pids, offset)
 
     def _of_processes(
@@ -130,12 +130,12 @@ class KernelSpaces:
         pid = process_member(self._image, eprocess, "UniqueProcessId")
         if pid is not None:
             return pid, NOTHING
-        return self._image.service(ProcessList).id_of(eprocess), status(StatusCode.PROCESS_UNREADABLE)
+        return self._image.service(process_list).id_of(eprocess), status(StatusCode.PROCESS_UNREADABLE)
 
     def _list_processes(self, image: Image, offset: Optional[int]) -> List[ListedProcess]:
         """Returns the processes that any witness knows, or the one at a virtual or physical offset."""
         if offset is None:
-            return image.service(ProcessList).processes()
+            return image.service(process_list).processes()
         eprocess = self._at_offset(image, offset) if image.table_name else None
         return [] if eprocess is None else [ListedProcess(eprocess, NOTHING)]
 
@@ -144,7 +144,7 @@ class KernelSpaces:
         none."""
         layer = image.layer
         size = process_type(image).size
-        if image.service(ProcessList).has(offset):
+        if image.service(process_list).has(offset):
             return offset
         if layer.is_valid(bulk.masked(layer, offset), size):
             return image.machine.canonical(offset)
@@ -293,7 +293,7 @@ class PageTableRoots:
         self._entry, self._teb = thread.first_member("ThreadListEntry"), thread.first_member("Tcb.Teb")
         self._client = teb.first_member("ClientId.UniqueProcess")
         self._first = teb.first_member("NtTib.ExceptionList")
-        for listed in image.service(ProcessList).processes():
+        for listed in image.service(process_list).processes():
             pid, root, alive = self._read(listed.eprocess)
             if alive:
                 self._owners.setdefault(root, []).append(listed.eprocess)

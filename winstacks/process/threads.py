@@ -25,7 +25,7 @@ from . import processors, stacklimits
 from . import threadids as ids
 from . import threadscan as threadscan
 from .kernelobjects import PROCESS_OF_THREAD, THREAD_OBJECT, is_type, process_type, thread_type
-from .processlist import CID_TABLE, CidTable, ProcessList, found_by, id_differs
+from .processlist import CID_TABLE, CidTable, found_by, id_differs, process_list
 from .processors import PROCESSORS
 from .spaces import AddressSpaces
 from .thread import RUNNING, TERMINATED, Thread, ThreadLists
@@ -178,7 +178,7 @@ class KernelThreads:
         """Yields the threads; see `Threads.list_threads`."""
         image = self._image
         owners = list(processes(image, pids, offset))
-        damaged = image.service(ProcessList).status
+        damaged = image.service(process_list).status
         if damaged and not pids and offset is None:
             yield self._nothing(Process(image.kernel, None), damaged)
         seen: List[int] = []

@@ -26,7 +26,7 @@ from ..memory.decode.statuscodes import StatusCode, words_that
 from ..memory.decode.statusmeanings import Means
 from ..memory.decode.text import printable
 from ..memory.image import Image
-from ..process.processlist import ProcessList
+from ..process.processlist import process_list
 from ..process.spaces import AddressSpaces
 from . import machine
 from .clockcheck import NewestTime, merged
@@ -234,7 +234,7 @@ def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = Fals
     length = image.service(file_length)
     identity_facts, facts = image.service(identity), image.service(machine.machine_facts)
     kernel, input_facts = facts.kernel(), facts.input()
-    process_statuses = [process.status for process in image.service(ProcessList).processes()]
+    process_statuses = [process.status for process in image.service(process_list).processes()]
     spaces = [space for space in AddressSpaces.list_spaces(image) if not space.kernel and not space.wow64]
     name = facts.computer_name(spaces)
     digests = [sha256(file) if hashes else None for file in identity_facts.files]
@@ -245,7 +245,7 @@ def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = Fals
     )
     image_status = status(
         merged(identity_facts.status, clock_status),
-        image.service(ProcessList).status,
+        image.service(process_list).status,
         name.status,
         StatusItem(StatusCode.FILE_NOT_HASHED, unhashed) if unhashed else NOTHING,
         StatusItem(StatusCode.FILE_CUT, length.share) if length.truncated else NOTHING,
