@@ -13,7 +13,7 @@ from ...memory.decode.statuscodes import StatusCode
 from ...names.places import ROM
 from ...stacklist.stack import StackRecord
 from ..facts import CheckFacts
-from ..finding import Check, Finding, place_finding, shows_kernel_code, unbacked_frames
+from ..finding import Check, Finding, frame_places, place_finding, shows_kernel_code
 
 _FIRMWARE = "the firmware's runtime services, the hypervisor's call page"
 _DAMAGED = "a module that the damaged list of modules lacks"
@@ -39,7 +39,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
 
     For all frames in a ROM, in whatever stack, one is shown.
     """
-    for place in unbacked_frames(stack, NONE) if shows_kernel_code(stack) else ():
+    for place in frame_places(stack, NONE) if shows_kernel_code(stack) else ():
         if facts.is_user(place.at):
             continue
         # The status of the name shows that a list of modules, loaded or unloaded, is incomplete.
