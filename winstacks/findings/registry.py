@@ -232,11 +232,7 @@ def _doubted(finding: Finding) -> Finding:
 
 
 def check_named(name: str) -> Check:
-    """Returns a check by its name.
-
-    Args:
-        name: one of CHECKS
-    """
+    """Returns a check by its name."""
     check: Check = importlib.import_module(f"{__package__}.checks.{name}").CHECK
     return check
 

@@ -149,11 +149,7 @@ class LoaderLists:
         return True
 
     def details(self, space: AddressSpace, entry: LoaderEntry) -> LoaderDetails:
-        """Returns stamp and path of an entry.
-
-        Args:
-            space: the kernel, or the half of a process that has the entry
-        """
+        """Returns stamp and path of an entry."""
         layout, memory = self._layout_for(space), self._image.memory(space)
         kernel_entry = self._image.types.find("_KLDR_DATA_TABLE_ENTRY")
         stamp = kernel_entry.first_member("TimeDateStamp") if space.kernel else layout.stamp

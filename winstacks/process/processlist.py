@@ -105,8 +105,6 @@ class CidTable:
 
     Attributes:
         processes, threads: the ID of each _EPROCESS and _ETHREAD, by canonical address
-        process_of: the address of the _EPROCESS of each process ID
-        threads_of: the addresses of the threads of each _EPROCESS
         unread: the ID of each process or thread whose type is not in the image, by canonical address
     """
 

@@ -66,12 +66,7 @@ def summary(image: Image, found: Iterable[Outcome], severity: Collection[str] = 
 def nothing_found(
     image: Image, found: Iterable[Outcome], severity: Collection[str], examined: Examined
 ) -> Iterator[Row]:
-    """Yields a row that says what was examined, if no finding has one of the severities.
-
-    Args:
-        found: the outcomes
-        severity: the severities to show
-    """
+    """Yields a row that says what was examined, if no finding has one of the severities."""
     findings = [outcome.finding for outcome in found if outcome.finding is not None]
     if any(finding.severity in severity for finding in findings):
         return
@@ -191,9 +186,6 @@ def chosen(
     plugin: interfaces.plugins.PluginInterface, option: str, choices: Collection[str]
 ) -> Tuple[str, ...]:
     """Returns the words that the user gave to an option.
-
-    Args:
-        option: name of an option that takes a list of words
 
     Raises:
         RenderException: a word does not exist

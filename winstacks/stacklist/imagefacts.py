@@ -88,7 +88,6 @@ class Totals:
 
         Args:
             here: whether the image holds the stack
-            missing: number of missing stacks for which the row stands
         """
         self.known[kind] = self.known.get(kind, 0) + here + missing
         self.read[kind] = self.read.get(kind, 0) + here

@@ -111,7 +111,6 @@ class Input(NamedTuple):
         bug_check: code with which Windows stopped; None if the input is no crash dump
         parameters: the four parameters of the bug check; none without one
         exception: ExceptionCode for which a process was dumped, None without one
-        exception_parameters: ExceptionInformation of that exception
     """
 
     kind: str

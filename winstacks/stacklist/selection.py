@@ -31,11 +31,7 @@ _PLACE = re.compile(r"(?:\+0x[0-9a-fA-F]+)?(?: 0x[0-9a-fA-F]+)?\Z")
 
 
 class Judged(NamedTuple):
-    """Judgements of a `Selection`.
-
-    Attributes:
-        others: Symbols that did not match
-    """
+    """Judgements of a `Selection`."""
 
     widened: bool
     doubtful: int

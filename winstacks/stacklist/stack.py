@@ -91,7 +91,6 @@ class StackRecord(NamedTuple):
         frames: named addresses, innermost first
         walked: frames as the walk found them, in the same order; empty for recorded addresses
         tid: TID of the thread, of the lock's owner, or of the thread that caused the event
-        event: operation on a handle or an object
         counted: number of occurrences; None for a row without a stack
         size: bytes of the heap blocks that are counted
         depth: number of return addresses as stored; None if unknown

@@ -218,11 +218,7 @@ class StackCollector:
 
 
 class ThreadStacks:
-    """Walks the stacks of threads.
-
-    Args:
-        watch: called for each thread, after its stacks were yielded
-    """
+    """Walks the stacks of threads."""
 
     def __init__(
         self,
@@ -278,7 +274,6 @@ class ThreadStacks:
         """Yields rows for the stacks of a thread, or of several threads, that cannot be read.
 
         Args:
-            thread: the thread, or the row that stands for a list
             kinds: kinds of stacks to report in addition to user-mode stacks
         """
         space = thread.space

@@ -67,7 +67,6 @@ class WalkContext:
     Args:
         may_execute: returns whether an address outside all modules may be code
         own_copy: returns whether the process has changed the module code at an address
-        read_code: reads 32-bit code of the address space
         budget: number of 32-bit instructions that may be followed in the image
         refused: addresses at which the processor refused to execute
 

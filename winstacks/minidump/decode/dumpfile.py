@@ -150,7 +150,6 @@ class Minidump:
     Attributes:
         version: upper half of MINIDUMP_HEADER.Version, chosen by the writer
         streams: all entries of the directory that are in use, in its order
-        status: faults of header and directory
 
     Raises:
         NotAMinidumpError: the file does not have the header of a minidump

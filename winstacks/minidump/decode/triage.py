@@ -96,7 +96,6 @@ class TriageDump:
     Attributes:
         header_only: whether the file ends before TRIAGE_DUMP, so that it has no stack, drivers or memory
         members: members of TRIAGE_DUMP by name, None for a member that Windows did not write
-        status: faults of the dump as a whole
 
     Raises:
         NotAKernelDumpError: the file is no small kernel dump; the text is a sentence for users
@@ -200,7 +199,6 @@ class TriageDump:
         """Returns a part that its content proves: at the member's offset, else in DUMP_HEADER.
 
         Args:
-            in_header: offset of the same structure in DUMP_HEADER
             wrong: status if neither place has one
         """
         member = self.member(f"{name}Offset")

@@ -131,10 +131,8 @@ def trace_id(kind: str, process: int, owner: int, arch: str, piece: str, *number
     """Returns the key of a stack in its image, which depends neither on options nor on other stacks.
 
     Args:
-        kind: word of the column Kind
         process: address of the _EPROCESS, 0 for the kernel
         owner: address of the thread, database, heap, lock or object; the handle
-        arch: word of the column Arch
         piece: part of the owner's stacks; empty if the owner has one part only
         numbers: numbers that distinguish the stack within the piece: index, entry, sequence
     """

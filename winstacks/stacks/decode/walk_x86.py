@@ -323,7 +323,6 @@ class Walker32(Walker[Registers32]):
         """Returns to the address in a slot, if that is a return address.
 
         Args:
-            bp: the caller's Ebp
             arguments: bytes of arguments that the return pops in addition, None if unknown
         """
         address = self.read_stack(slot)

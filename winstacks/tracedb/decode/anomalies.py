@@ -25,7 +25,6 @@ class Trace(NamedTuple):
         trace_index: position of the trace in the index array. If no slot leads to the trace, the index that
             the entry itself holds (16 bits in 5.x), 0 for none
         trace_count: TraceCount as stored. Since 6.0, 0x7FF means 0x7FF or more
-        depth: Depth as stored
         hash: 32-bit sum of the frames, as RtlCaptureStackBackTrace returns it; of a heap log's record, the
             hash as stored
         bucket: bucket in which the hash belongs; of a heap log's record, the bucket that leads to the record
