@@ -28,6 +28,7 @@ from .processlist import (
     process_member,
 )
 from .programs import ProgramNames
+from .thread import Choice
 
 __all__ = ["KERNEL_PID", "AddressSpace", "AddressSpaces"]
 
@@ -49,11 +50,7 @@ class Spaces(Protocol):
     @property
     def status(self) -> Status: ...
 
-    def list_spaces(
-        self,
-        pids: Optional[Collection[int]] = None,
-        offset: Optional[int] = None,
-    ) -> Iterator[AddressSpace]:
+    def list_spaces(self, choice: Choice) -> Iterator[AddressSpace]:
         """Yields the address spaces; see `AddressSpaces.list_spaces`."""
 
 
@@ -84,7 +81,7 @@ class AddressSpaces:
             process is not in the process list, its `remark` has this, and the witness that found it. If the
             list is damaged, the kernel's `remark` has this.
         """
-        return image.service(spaces).list_spaces(pids, offset)
+        return image.service(spaces).list_spaces(Choice(pids or (), offset))
 
 
 class KernelSpaces:
@@ -98,31 +95,18 @@ class KernelSpaces:
         """Contradiction in the list of processes: processes may be missing. Empty if there is none."""
         return self._image.service(process_list).status
 
-    def list_spaces(
-        self,
-        pids: Optional[Collection[int]] = None,
-        offset: Optional[int] = None,
-    ) -> Iterator[AddressSpace]:
+    def list_spaces(self, choice: Choice) -> Iterator[AddressSpace]:
         """Yields the address spaces; see `AddressSpaces.list_spaces`."""
         image = self._image
         if not image.table_name:
             return
-        if offset is None and (not pids or KERNEL_PID in pids):
+        if choice.offset is None and choice.takes_process(KERNEL_PID):
             yield image.kernel._replace(remark=image.service(process_list).status)
-        yield from self._of_processes(image, pids, offset)
-
-    def _of_processes(
-        self,
-        image: Image,
-        pids: Optional[Collection[int]],
-        offset: Optional[int],
-    ) -> Iterator[AddressSpace]:
-        """Yields the address spaces of processes."""
         if image.require_member(PROCESS, "UniqueProcessId") is None:
             return
-        for process in self._list_processes(image, offset):
+        for process in self._list_processes(image, choice.offset):
             pid, remark = self._id(process.eprocess)
-            if not pids or pid in pids:
+            if choice.takes_process(pid):
                 yield from self._process_spaces(image, process, pid, remark)
 
     def _id(self, eprocess: int) -> Tuple[Optional[int], Status]:

@@ -135,7 +135,7 @@ class Memory:
         return int.from_bytes(data[:half], "little"), int.from_bytes(data[half:], "little")
 
     def unicode_string(self, data: bytes, limit: int = MAX_STRING) -> Optional[str]:
-        """Returns the text of a UNICODE_STRING from the structure's bytes; None if the text is not present."""
+        """Returns the text of a UNICODE_STRING from the structure's bytes; None if the text is absent."""
         length = min(int.from_bytes(data[:2], "little"), limit)
         start = self.pointer_size
         text = self.read(int.from_bytes(data[start : 2 * start], "little"), length) if length else b""
