@@ -10,6 +10,7 @@ threads; the threads that processors were executing; and the processes for which
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Protocol, Set, Tuple
 
@@ -79,7 +80,7 @@ def page_tables(image: Image, directory_table_base: int) -> int:
     return directory_table_base & ~0x1F & (1 << 8 * image.pointer_size) - 1
 
 
-SCAN_ERRORS = (AttributeError, IndexError)
+_SCAN_ERRORS = (AttributeError, IndexError)
 """Exceptions that Volatility's scans raise if the kernel's table lacks a member that they read."""
 
 
@@ -375,22 +376,29 @@ def id_differs(known: Optional[int], own: Optional[int]) -> Status:
     )
 
 
+@contextlib.contextmanager
+def scanned(things: str) -> Iterator[None]:
+    """Logs what ends a pool scan of Volatility, which is then over."""
+    try:
+        yield
+    except exceptions.InvalidAddressException as fault:
+        vollog.warning(f"The scan for {things} ended early: {fault.invalid_address:#x} cannot be read")
+    except exceptions.SymbolError as error:
+        vollog.warning(f"No scan for {things}: the kernel's symbols lack {error.symbol_name}")
+    except _SCAN_ERRORS as error:
+        vollog.warning(f"No scan for {things}, because the kernel's symbols are incomplete: {error}")
+
+
 def _scan(image: Image) -> Iterator[int]:
     """Yields the canonical addresses of the processes that Volatility's pool scan finds."""
     skipped = 0
-    try:
+    with scanned("processes"):
         for process in psscan.PsScan.scan_processes(image.context, image.kernel_module_name):
             eprocess = _virtual(image, process)
             if eprocess is None:
                 skipped += 1
             else:
                 yield eprocess
-    except exceptions.InvalidAddressException as fault:
-        vollog.warning(f"The scan for processes ended early: {fault.invalid_address:#x} cannot be read")
-    except exceptions.SymbolError as error:
-        vollog.warning(f"No scan for processes: the kernel's symbols lack {error.symbol_name}")
-    except SCAN_ERRORS as error:
-        vollog.warning(f"No scan for processes, because the kernel's symbols are incomplete: {error}")
     if skipped:
         vollog.warning(
             f"The scan found {counted(skipped, 'process', 'processes')} without a known address: not shown"
