@@ -55,10 +55,10 @@ _RECORDS: Dict[str, Callable[[Minidump], Any]] = {
 _MEMORY = ("MemoryListStream", "Memory64ListStream")
 _COMMENTS = ("CommentStreamA", "CommentStreamW")
 _IN_HEXADECIMAL = (
-    *("Flags1", "EnabledFeatures", "ProcessCookie", "ExceptionRecord", "ExceptionAddress", "Flags"),
-    *("MinimumUserModeAddress", "MaximumUserModeAddress", "ActiveProcessorsAffinityMask"),
+    "Flags1", "EnabledFeatures", "ProcessCookie", "ExceptionRecord", "ExceptionAddress", "Flags",
+    "MinimumUserModeAddress", "MaximumUserModeAddress", "ActiveProcessorsAffinityMask",
     "ProcessExecuteFlags",
-)
+)  # fmt: skip
 _DECODED = frozenset((*_LISTS, *_RECORDS, *LISTINGS, "MemoryListStream", "Memory64ListStream"))
 """Streams whose contents are shown by some rows."""
 
