@@ -273,9 +273,6 @@ class Findings:
 
         Args:
             totals: counts threads, their stacks, and databases
-
-        Raises:
-            tables.MissingTableError: if a symbol table of this library is missing
         """
         totals = totals or Totals()
         for portion in self.portions(totals):

@@ -128,9 +128,6 @@ class HandleLister:
         An event with a status stands for each unreadable part of the handle table. The creation of an object
         is listed once, in the first process with a handle to it: call `pass_over` for each process that is
         skipped.
-
-        Raises:
-            tables.MissingTableError: when one of our symbol tables is missing
         """
         if space.remark or space.status:
             # The ring is in kernel memory and can be read: only the names of user frames are lost.

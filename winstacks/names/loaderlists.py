@@ -91,7 +91,6 @@ class LoaderLists:
     """Reads loader lists from memory: the kernel's provider of `module_lists`.
 
     Raises, when a list is read:
-        tables.MissingTableError: our symbol table of user mode is missing
     """
 
     def __init__(self, image: Image) -> None:

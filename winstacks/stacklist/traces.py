@@ -94,11 +94,7 @@ class StackCollector:
     def list_stacks(
         self, stack_filter: StackFilter = EVERYTHING, totals: Optional[Totals] = None
     ) -> Iterator[StackRecord]:
-        """Yields the requested stacks, and a row for those that cannot be read.
-
-        Raises:
-            tables.MissingTableError: if a symbol table of this library is missing
-        """
+        """Yields the requested stacks, and a row for those that cannot be read."""
         totals = totals or Totals()
         for portion in self.portions(stack_filter, totals):
             yield from self.stacks_of(portion, stack_filter, totals)

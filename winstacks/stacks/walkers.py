@@ -78,11 +78,7 @@ class Cpus:
         self._cpus: Dict[Machine, AnyCpu] = {}
 
     def for_machine(self, machine: Machine) -> AnyCpu:
-        """Returns the processor, or the mode of a processor, for a machine.
-
-        Raises:
-            tables.MissingTableError: our table of the machine's structures is missing
-        """
+        """Returns the processor, or the mode of a processor, for a machine."""
         if machine not in self._cpus:
             self._cpus[machine] = _CPUS[machine](self._image)
         return self._cpus[machine]
