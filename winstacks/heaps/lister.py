@@ -131,8 +131,7 @@ def _read_list(image: Image, space: AddressSpace) -> Tuple[Optional[int], Option
 
 
 def _mapped(image: Image, space: AddressSpace, ranges: Sequence[Range]) -> Tuple[List[Range], int]:
-    """Returns the parts of user-mode ranges that page tables map, and how often the tables repeat
-    themselves."""
+    """Returns the parts of user-mode ranges that page tables map, and how often they repeat themselves."""
     return pagetables.mapped(image.context, image.layer_of(space), ranges)
 
 

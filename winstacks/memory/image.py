@@ -259,8 +259,7 @@ class Image:
             vollog.warning(f"Missing from the kernel's symbols, so rows are missing or incomplete: {what}")
 
     def attempt(self, make: Callable[[], Made]) -> Optional[Made]:
-        """Returns what a function makes, None if the symbols lack a needed member: a warning names the
-        member."""
+        """Returns what a function makes, None if the symbols lack a needed member: a warning names it."""
         try:
             return make()
         except MissingMemberError as error:

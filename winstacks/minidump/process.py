@@ -326,8 +326,7 @@ def _with_state(saved: SavedContext, state: ThreadState) -> SavedContext:
 
 
 def _program(paths: List[str]) -> str:
-    """Returns the name of the first program among some modules, else of the first module; empty without
-    any."""
+    """Returns the name of the first program among some modules, else of the first module; or nothing."""
     programs = [path for path in paths if path.lower().endswith(".exe")]
     return text.file_name((programs or [*filter(None, paths)] or [""])[0])
 

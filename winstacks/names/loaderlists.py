@@ -82,8 +82,7 @@ class ModuleLists(Protocol):
 
 
 def module_lists(image: Image) -> ModuleLists:
-    """Makes the service `image.service(module_lists)` of an image with a kernel: it reads the loader's
-    lists."""
+    """Makes `image.service(module_lists)` of an image with a kernel: it reads the loader's lists."""
     return LoaderLists(image)
 
 

@@ -77,8 +77,7 @@ class ModuleFiles:
         self._warned: Set[str] = set()
 
     def find_file(self, claims: ModuleClaims) -> Optional[PeImage]:
-        """Returns the file of a module, None if there is none. A file that is not the module's is logged
-        once."""
+        """Returns the file of a module, None if there is none. Another module's file is logged once."""
         return None
 
     def refuse(self, path: str, claims: ModuleClaims, reason: str) -> None:

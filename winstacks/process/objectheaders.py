@@ -221,8 +221,7 @@ class Objects:
         return self._known[header]
 
     def creator(self, header: int) -> Optional[ObjectCreator]:
-        """Returns the creator of an object, with index 0 if its header does not have it; None if
-        unreadable."""
+        """Returns the creator of an object, with index 0 if its header has none; None if unreadable."""
         data = self._read(header)
         marked = self._has_creator(data) if data is not None else None
         # The creator's information lies directly before the header, before all other optional headers.

@@ -147,8 +147,7 @@ class CidTable:
         self._assign(assignments)
 
     def _assign(self, assignments: Iterable[Tuple[int, Optional[int], Optional[int]]]) -> None:
-        """Assigns each thread to the process that it points to, or else to the process with its process
-        ID."""
+        """Assigns each thread to the process that it points to, or else to the one with its process ID."""
         self.process_of = {number: eprocess for eprocess, number in self.processes.items()}
         for ethread, eprocess, pid in assignments:
             if eprocess not in self.processes:

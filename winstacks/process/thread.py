@@ -118,8 +118,7 @@ class Thread(NamedTuple):
 
     @property
     def running(self) -> bool:
-        """Whether a processor was executing the thread: then its stack pointer was in a register, not in
-        memory."""
+        """Whether a processor was executing the thread: its stack pointer was in a register only."""
         unsaid = not has_status(self.status, StatusCode.RUNNING_ON_NO_PROCESSOR)
         return self.processor is not None or (self.state == RUNNING and unsaid)
 

@@ -257,8 +257,7 @@ class KernelThreads:
         return found
 
     def _pointing(self) -> Iterator[Tuple[int, int]]:
-        """Yields the threads that PspCidTable and the processors have, each with the _EPROCESS to which it
-        points."""
+        """Yields the threads that PspCidTable and the processors have, each with the _EPROCESS it names."""
         for eprocess, ethreads in self._ids.threads_of.items():
             for ethread in ethreads:
                 yield ethread, eprocess
@@ -268,8 +267,7 @@ class KernelThreads:
                 yield ethread, owner
 
     def _is_thread(self, start: int, extents: Extents) -> bool:
-        """Returns whether memory holds a thread: False if the kernel's table lacks the member for the
-        type."""
+        """Returns whether memory holds a thread: False if the kernel's table lacks the type's member."""
         return is_type(self._part("type", start, extents), THREAD_OBJECT)
 
     def _part(self, name: str, start: int, extents: Extents) -> Optional[int]:

@@ -132,8 +132,7 @@ class StackCollector:
             totals.lacks(process, status(stack.space.remark, stack.space.status))
 
     def portions(self, stack_filter: StackFilter, totals: Totals) -> Iterator[Portion]:
-        """Yields the portions of the requested stacks. A missing kernel symbol costs only the kinds that need
-        it."""
+        """Yields the portions of the requested stacks. A missing symbol costs only the kinds that need it."""
         if stack_filter.has(*THREAD_KINDS):
             totals.walked_threads = True
             yield from self._image.possible(self._portions_of_threads(stack_filter))

@@ -235,8 +235,7 @@ class IndexLookup:
         return Trace(index, address, count, len(entry.frames), total, bucket, entry.frames, 0)
 
     def _chain_leads_to(self, bucket: int, target: int) -> bool:
-        """Returns whether the chain of a bucket leads to an address, and all entries up to there belong in
-        the bucket."""
+        """Returns whether a bucket's chain leads to an address by entries that all belong in the bucket."""
         address = self._memory.pointer(self._header.buckets + bucket * self._header.bucket_stride) or 0
         visited = {0}
         while address not in visited and len(visited) < _LONGEST:
