@@ -17,6 +17,7 @@ from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import ShortText, counted, with_address
 from ..memory.image import Image
 from ..options import CHECKS, SEVERITIES
+from ..stacklist.decode.keys import NO_KEYS
 from ..stacklist.imagefacts import identity
 from . import briefgrid
 from .grid import Cells, Grid, Row
@@ -133,7 +134,7 @@ def _row(image: Image, found: Outcome) -> Cells:
     finding = found.finding
     assert finding is not None and found.check is not None
     space, evidence = finding.space, finding.evidence
-    keys = None if finding.stack is None else finding.stack.keys()
+    keys = NO_KEYS if finding.stack is None else finding.stack.keys()
     cells = {
         "Severity": finding.severity,
         "Confidence": finding.confidence,
@@ -150,7 +151,7 @@ def _row(image: Image, found: Outcome) -> Cells:
         "Group": found.story,
         "Next": next_command(image, found),
         "Technique": finding.technique or found.check.technique,
-        "StackKey": None if keys is None else keys.stack,
+        "StackKey": keys.stack,
         "TraceId": finding.trace_id,
     }
     return _cells(image, cells, finding.status)

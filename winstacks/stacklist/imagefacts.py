@@ -199,7 +199,6 @@ def _crash_facts(crash: Optional[Crash]) -> Facts:
     stack, place, driver = crash.stack, crash.place, crash.driver
     if stack is None:
         return facts
-    stack_keys = stack.keys()
     return {
         **facts,
         "CrashAddress": None if place is None else f"{place.address:#x}",
@@ -210,7 +209,7 @@ def _crash_facts(crash: Optional[Crash]) -> Facts:
         "CrashProcess": stack.space.known_name,
         "CrashTID": stack.tid,
         "CrashTraceId": stack.trace_id,
-        "CrashKey": None if stack_keys is None else stack_keys.stack,
+        "CrashKey": stack.keys().stack,
         "CrashStack": stack_text(stack.frames),
     }
 
