@@ -58,7 +58,7 @@ class ImageTables:
     def rename(self, image_id: str) -> None:
         """Replaces the ImageId, because another image has the image's own."""
         image_identity = self._image.service(identity)
-        self._image.provide(identity)(image_identity._replace(image_id=image_id))
+        self._image.providing(identity)(image_identity._replace(image_id=image_id))
 
     def write(
         self, files: TableFiles, warnings: Warnings, on_progress: Callable[[int], None]

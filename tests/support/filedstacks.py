@@ -92,7 +92,7 @@ def _stacks(image: Image, folder: pathlib.Path, files: Sequence[pathlib.Path] = 
     folder.mkdir(parents=True)
     opened = context.open_image(image, folder)
     if files:
-        opened.image.provide(module_files)(GivenFiles([str(file) for file in files]))
+        opened.image.providing(module_files)(GivenFiles([str(file) for file in files]))
     symbolizer = Symbolizer(opened.image)
     sure: Dict[Frame, str] = {}
     unsure: Set[Frame] = set()

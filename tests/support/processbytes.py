@@ -80,11 +80,11 @@ class PlainProcess:
         self.image = self._copied(halves[0])
         plain = [half._replace(layer_name=LAYER, eprocess=0) for half in halves]
         self.native, self.wow64 = plain[0], plain[1] if len(plain) > 1 else None
-        self.image.provide(spaces)(self)
-        self.image.provide(regions)(self)
-        self.image.provide(module_lists)(self)
-        self.image.provide(unloaded_modules)(self)
-        self.image.provide(threads)(self)
+        self.image.providing(spaces)(self)
+        self.image.providing(regions)(self)
+        self.image.providing(module_lists)(self)
+        self.image.providing(unloaded_modules)(self)
+        self.image.providing(threads)(self)
 
     def _copied(self, space: AddressSpace) -> Image:
         """Returns an image over the pages of a process that are present."""

@@ -390,14 +390,17 @@ class Image:
         """
         return self._once(make, make)
 
-    def provide(self, make: Callable[[Image], Service]) -> Callable[[Service], None]:
-        """Returns a function that takes what the image provides in place of `make(image)`.
+    def provide(self, make: Callable[[Image], object], service: object) -> None:
+        """Provides a service in place of the result of `make(image)`.
 
-        Inputs other than a kernel's image provide their services so, before anything is read:
-        `image.provide(spaces)(process)`. The two calls let a type checker compare the service with what
-        `make` returns.
+        Inputs other than a kernel's image provide their services so, before anything is read.
         """
-        return functools.partial(self._services.__setitem__, make)
+        self._services[make] = service
+
+    def providing(self, make: Callable[[Image], Service]) -> Callable[[Service], None]:
+        """Returns `provide` for one service: the two calls of `image.providing(spaces)(process)` let a type
+        checker compare the service with what `make` returns."""
+        return functools.partial(self.provide, make)
 
     def _once(self, key: object, make: Callable[[Image], Service]) -> Service:
         if key not in self._services:

@@ -131,16 +131,16 @@ def image_of(
     if table_name:
         image.take_symbols(table_name)
     process, drivers = CrashedProcess(image, dump, bool(table_name)), DumpDrivers(image, dump)
-    image.provide(process_list)(process)
-    image.provide(spaces)(process)
-    image.provide(threads)(process)
-    image.provide(processors.processors_of)(process.processors())
-    image.provide(function_starts)(process.function_starts())
-    image.provide(module_lists)(drivers)
-    image.provide(unloaded_modules)(drivers)
-    image.provide(regions)(NoRegions())
-    image.provide(machine_facts)(SmallDumpFacts(image, dump))
-    image.provide(handle_events)(lambda _databases: NoHandles())
+    image.providing(process_list)(process)
+    image.providing(spaces)(process)
+    image.providing(threads)(process)
+    image.providing(processors.processors_of)(process.processors())
+    image.providing(function_starts)(process.function_starts())
+    image.providing(module_lists)(drivers)
+    image.providing(unloaded_modules)(drivers)
+    image.providing(regions)(NoRegions())
+    image.providing(machine_facts)(SmallDumpFacts(image, dump))
+    image.providing(handle_events)(lambda _databases: NoHandles())
     return image
 
 

@@ -105,7 +105,7 @@ def open_image(plugin: interfaces.plugins.PluginInterface) -> Image:
     give_files(opened, plugin.config.get("binaries") or ())
     pdb_folders = plugin.config.get("symbols_from", None)
     if pdb_folders:
-        opened.provide(pdb_files)(GivenPdbs(pdb_folders))
+        opened.providing(pdb_files)(GivenPdbs(pdb_folders))
     if dump is not None:
         return opened
     if plugin.config.get("scan_processes", False) or plugin.config.get("scan", False):
@@ -116,7 +116,7 @@ def open_image(plugin: interfaces.plugins.PluginInterface) -> Image:
 def give_files(image: Image, folders: Sequence[str]) -> None:
     """Makes the files in some folders available to the modules of an image; called before it is read."""
     if folders:
-        image.provide(module_files)(GivenFiles(folders))
+        image.providing(module_files)(GivenFiles(folders))
 
 
 _SELECTING = ("address", "find", "unbacked", "leaks", "held", "contended", "index", "handle")

@@ -44,7 +44,7 @@ class OneThread:
 def test_a_context_of_a_half_that_is_not_known(wow64: Optional[AddressSpace], word: str) -> None:
     """It has its row all the same, and its stack a row that says why it is not walked."""
     image = bare.image(8)
-    image.provide(threads)(OneThread(wow64))
+    image.providing(threads)(OneThread(wow64))
     symbolizer = Symbolizer(image)
     state = only(TrapStates.list_states(image, symbolizer))
     assert (state.arch, state.registers["Rip"], state.mode) == ("x86", 0x401000, "user")
