@@ -14,7 +14,6 @@ that it started.
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import importlib.abc
 import json
@@ -29,10 +28,9 @@ import time
 import traceback
 from typing import Any, Optional
 
-from .job import Reading, reading
+from winstacks.memory.workers import end_with_parent
 
-_END_WITH_PARENT = 1
-"""PR_SET_PDEATHSIG of prctl(2)."""
+from .job import Reading, reading
 
 _TRIES, _PAUSE = 50, 0.1
 
@@ -74,16 +72,6 @@ def end_all() -> None:
     if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
         os.killpg(os.getpgrp(), signal.SIGKILL)
     os._exit(1)
-
-
-def end_with_parent() -> None:
-    """Asks Linux to end this process together with the thread that started it.
-
-    Code that holds Python's global lock, such as one long regular expression search, keeps the listening
-    thread from running.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_END_WITH_PARENT, signal.SIGKILL)
 
 
 class WithoutPandas(importlib.abc.MetaPathFinder):

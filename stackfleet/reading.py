@@ -17,7 +17,7 @@ from winstacks.columns.words import PROCESS_DUMP, TRUNCATED
 from winstacks.findings.registry import Findings
 from winstacks.memory.collector import paused_by_group
 from winstacks.names.symbolizer import Symbolizer
-from winstacks.process.processlist import ProcessList
+from winstacks.process.processlist import process_list
 from winstacks.rows import findings as finding_rows
 from winstacks.rows import requested
 from winstacks.rows.traps import TrapRows
@@ -47,7 +47,7 @@ class ImageTables:
         requested.give_files(self._image, reading.binaries)
         self._dump = self._image.service(machine_facts).input().kind == PROCESS_DUMP
         if reading.scan_processes and not self._dump and not self._image.threads_only:
-            self._image.service(ProcessList).scan()
+            self._image.service(process_list).scan()
 
     def identity(self) -> dict[str, Any]:
         """Returns the ImageId and the files of the image."""
@@ -58,7 +58,7 @@ class ImageTables:
     def rename(self, image_id: str) -> None:
         """Replaces the ImageId, because another image has the image's own."""
         image_identity = self._image.service(identity)
-        self._image.provide(identity, image_identity._replace(image_id=image_id))
+        self._image.providing(identity)(image_identity._replace(image_id=image_id))
 
     def write(
         self, files: TableFiles, warnings: Warnings, on_progress: Callable[[int], None]

@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Optional
+
+from winstacks.memory.decode.text import symbol_globs
 
 from .questions import Question
 from .sqltext import one_of, quoted
@@ -33,7 +36,8 @@ def stacks(
     """
     conditions, found = ["true"], ""
     if find:
-        symbols = " OR ".join(f"lower(Symbol) GLOB {quoted(glob)}" for glob in globs(find))
+        globs = itertools.chain(*symbol_globs(find.lower()))
+        symbols = " OR ".join(f"lower(Symbol) GLOB {quoted(glob)}" for glob in globs)
         found = f" SEMI JOIN (SELECT ImageId, TraceId FROM frames WHERE {symbols}) USING (ImageId, TraceId)"
     if process:
         conditions.append(
@@ -55,16 +59,6 @@ FROM traces{found}
 WHERE {" AND ".join(conditions)}
 ORDER BY {ORDERS[order]} DESC, ImageId, TraceId"""
     )
-
-
-def globs(find: str) -> list[str]:
-    """Returns globs, in lower case: `--find` selects a frame if its Symbol matches one of them.
-
-    A text without * and + is a name at any offset, one without ! a name in any module.
-    """
-    text = find.lower()
-    found = [text] if "!" in text else [text, f"*!{text}"]
-    return found if set("*+") & set(text) else [*found, *(f"{glob}+0x*" for glob in found)]
 
 
 def stack(trace_id: str, image_ids: Optional[Sequence[str]]) -> Question:

@@ -155,9 +155,6 @@ def _command_line() -> Any:
 def output_folder(handler: Any) -> Optional[str]:
     """Returns the folder of -o, and makes it if it is missing; None for files of another program.
 
-    Args:
-        handler: a file of a plugin, or its class
-
     Raises:
         OSError: the folder cannot be made
     """

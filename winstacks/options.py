@@ -67,9 +67,9 @@ _LOCATION = "automagic.LayerStacker.single_location"
 """Configuration path where Volatility keeps the location of its input file."""
 
 _OF_A_KERNEL = (
-    *("scan", "scan_processes", "scan_threads", "scan_stacks"),
-    *("processors", "offset", "pid", "process", "workers"),
-)
+    "scan", "scan_processes", "scan_threads", "scan_stacks",
+    "processors", "offset", "pid", "process", "workers",
+)  # fmt: skip
 """Options without meaning for a dump of one process or one thread."""
 
 KINDS_OF_DUMPS = {"process": "a dump of one process", "small": "a small kernel dump"}

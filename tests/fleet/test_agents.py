@@ -16,12 +16,12 @@ from stackfleet.agents import Answerer, AnswerError
 from stackfleet.database import SqlError
 from stackfleet.lake import LakeError, NewImage
 from stackfleet.planning import WrongUseError
-from stackfleet.stacks import globs
 from tests.support import fleetlakes
 from tests.support.agents import arguments
 from tests.support.fleetrun import called
 from tests.support.only import only
 from winstacks.memory.decode.statuscodes import StatusCode
+from winstacks.memory.decode.text import symbol_globs
 from winstacks.stacklist.selection import Selection
 
 Row = Dict[str, Any]
@@ -228,11 +228,12 @@ def test_stacks_are_chosen(given: Row, expected: int, lake: pathlib.Path) -> Non
 )
 def test_globs_find_what_find_of_the_plugins_finds(find: str) -> None:
     selection = Selection(find)
+    typed, wider = symbol_globs(find.lower())
     for symbol in (
         *("updater!open_store+0x22", "updater!open_store", "nt!ZwClose+0x1", "nt!x+0x12", "b!open+0x1"),
         *("<private>", "a+0x1", "a+0x12", "updater!OPEN_STORE+0x22", "open_store+0x3", "xopen_store"),
     ):
-        mine = any(fnmatch.fnmatchcase(symbol.lower(), glob) for glob in globs(find))
+        mine = any(fnmatch.fnmatchcase(symbol.lower(), glob) for glob in typed + wider)
         assert mine == bool(selection._matches(symbol)), symbol
 
 

@@ -8,7 +8,7 @@ needs more may raise them. Whatever is listed, they hold three fixed parts:
 - where a kernel address is named, a page of each kernel module (about 150 reads, page walks and pages), whose
   SizeOfImage its entry in the loader's list is compared with (`KernelModules`);
 - the pages of PspCidTable, of the objects in it, of the processors' _KPRCBs and of the handle tables: each
-  once, for what these witnesses know of processes and threads (`ProcessList`, `CidTable`);
+  once, for what these witnesses know of processes and threads (`process_list`, `CidTable`);
 - the page of each _EPROCESS that holds ThreadListHead: threads behind the end of the file show that the file
   is cut (`file_length`).
 """

@@ -14,7 +14,7 @@ from typing import Dict, NamedTuple, Optional, Sequence, Set, Tuple
 
 from tests.forge import context, modulefile
 from tests.forge.dump import Image
-from winstacks.names.modulefiles import GivenFiles, ModuleFiles, module_files
+from winstacks.names.modulefiles import GivenFiles, module_files
 from winstacks.names.symbolizer import Symbolizer
 from winstacks.stacks.lister import StackLister
 
@@ -92,8 +92,7 @@ def _stacks(image: Image, folder: pathlib.Path, files: Sequence[pathlib.Path] = 
     folder.mkdir(parents=True)
     opened = context.open_image(image, folder)
     if files:
-        given_files: ModuleFiles = GivenFiles([str(file) for file in files])
-        opened.image.provide(module_files, given_files)
+        opened.image.providing(module_files)(GivenFiles([str(file) for file in files]))
     symbolizer = Symbolizer(opened.image)
     sure: Dict[Frame, str] = {}
     unsure: Set[Frame] = set()

@@ -9,7 +9,7 @@ cells(commands.locks.Locks, plain.image)
 
 from __future__ import annotations
 
-from typing import Any, Collection, Dict, Iterator, List, Optional, Tuple, Type
+from typing import Any, Dict, Iterator, List, Optional, Tuple, Type
 
 from volatility3.framework import contexts, interfaces
 from volatility3.framework.layers import physical, segmented
@@ -25,15 +25,14 @@ from winstacks.names.loaderlists import (
     LoaderEntry,
     LoaderList,
     LoaderLists,
-    ModuleLists,
     module_lists,
 )
 from winstacks.names.moduleindex import ModuleIndex
 from winstacks.names.symbolizer import Symbolizer
-from winstacks.names.unloaded import Unloaded, UnloadedModules, unloaded_modules
-from winstacks.process.regions import Region, Regions
-from winstacks.process.spaces import AddressSpaces, Spaces, spaces
-from winstacks.process.thread import SavedContext, Thread, ThreadLists, user_thread
+from winstacks.names.unloaded import Unloaded, unloaded_modules
+from winstacks.process.regions import Region
+from winstacks.process.spaces import AddressSpaces, spaces
+from winstacks.process.thread import Choice, SavedContext, Thread, user_thread
 from winstacks.process.threads import threads
 from winstacks.process.vads import Vads, regions
 from winstacks.rows.command import Command
@@ -81,9 +80,11 @@ class PlainProcess:
         self.image = self._copied(halves[0])
         plain = [half._replace(layer_name=LAYER, eprocess=0) for half in halves]
         self.native, self.wow64 = plain[0], plain[1] if len(plain) > 1 else None
-        mine: Tuple[Spaces, Regions, ModuleLists, UnloadedModules, ThreadLists] = (self,) * 5
-        for kind, service in zip((spaces, regions, module_lists, unloaded_modules, threads), mine):
-            self.image.provide(kind, service)
+        self.image.providing(spaces)(self)
+        self.image.providing(regions)(self)
+        self.image.providing(module_lists)(self)
+        self.image.providing(unloaded_modules)(self)
+        self.image.providing(threads)(self)
 
     def _copied(self, space: AddressSpace) -> Image:
         """Returns an image over the pages of a process that are present."""
@@ -106,12 +107,8 @@ class PlainProcess:
     def status(self) -> Status:
         return NOTHING
 
-    def list_spaces(
-        self,
-        pids: Optional[Collection[int]] = None,
-        offset: Optional[int] = None,
-    ) -> Iterator[AddressSpace]:
-        if offset is None and (not pids or self.native.pid in pids):
+    def list_spaces(self, choice: Choice) -> Iterator[AddressSpace]:
+        if choice.offset is None and choice.takes_process(self.native.pid):
             yield self.native
             if self.wow64 is not None:
                 yield self.wow64
@@ -150,19 +147,13 @@ class PlainProcess:
 
     # What `threads` gives.
 
-    def list_threads(
-        self,
-        pids: Optional[Collection[int]] = None,
-        offset: Optional[int] = None,
-        tids: Optional[Collection[int]] = None,
-        scan: bool = False,
-    ) -> Iterator[Thread]:
+    def list_threads(self, choice: Choice, scan: bool = False) -> Iterator[Thread]:
         by_thread: Dict[int, List[CallStack]] = {}
         for stack in self.stacks:
             by_thread.setdefault(stack.thread.ethread, []).append(stack)
         for listed in by_thread.values():
             thread = listed[0].thread
-            if not tids or thread.tid in tids:
+            if choice.takes_thread(thread.tid):
                 contexts_ = tuple(map(self._context, listed))
                 yield user_thread(self.native, thread.tid, thread.teb, contexts_, self.wow64)
 

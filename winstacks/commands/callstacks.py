@@ -45,7 +45,6 @@ class ShownStack(NamedTuple):
     """A stack as it is shown.
 
     Attributes:
-        numbers: numbers of the shown frames within the stack
         captured: the result that RtlCaptureStackBackTrace would have returned
         status: status of the stack, and whether `captured` is a guess
     """

@@ -21,7 +21,7 @@ from ..memory.image import AddressSpace
 from ..minidump.processdump import ProcessDump
 from ..minidump.threadrecords import ThreadRecord
 from ..options import DUMP_FORMATS
-from ..process.processlist import ProcessList
+from ..process.processlist import process_list
 from ..process.thread import Thread
 from ..process.threads import Process, processes
 from ..rows import requested
@@ -132,7 +132,7 @@ class MiniDump(Command[Process, Process]):
     def generate(self) -> Iterator[Row]:
         """Returns all rows, first the row for processes that a damaged process list may have lost."""
         some = self.pids or self.config.get("offset") is not None
-        damaged = () if some else self.image.service(ProcessList).status
+        damaged = () if some else self.image.service(process_list).status
         first = [(0, self._not_dumped(self.image.kernel, damaged))] if damaged else []
         return itertools.chain(first, super().generate())
 

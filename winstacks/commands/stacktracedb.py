@@ -214,7 +214,6 @@ def missing(space: AddressSpace, flags: Optional[int], row_status: Status) -> st
 
     Args:
         flags: NtGlobalFlag, None if it cannot be read
-        row_status: reason why no database is found
     """
     why = status(space.remark, row_status or space.status)
     if not why:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Iterable, Iterator, Sequence
 
 from ..memory.image import AddressSpace
-from ..process.processlist import ProcessList
+from ..process.processlist import process_list
 from ..process.processors import processors_of
 from ..rows.command import Command
 from ..rows.grid import Row
@@ -53,7 +53,7 @@ class TrapFrames(Command[TrapState, TrapState]):
         """Returns the number of processes to read; it does not read them, which would warn twice."""
         if self.config.get("offset") is not None:
             return 1
-        return len(self.pids) or len(self.image.service(ProcessList).processes())
+        return len(self.pids) or len(self.image.service(process_list).processes())
 
     def space(self, step: TrapState) -> AddressSpace:
         return step.space

@@ -151,8 +151,8 @@ class FramePlace(NamedTuple):
     guessed: bool
 
 
-def unbacked_frames(stack: StackRecord, *backings: str) -> Iterator[FramePlace]:
-    """Yields the frames of a stack with one of several backings (all frames if no backing is named)."""
+def frame_places(stack: StackRecord, *backings: str) -> Iterator[FramePlace]:
+    """Yields the frames of a stack that have an address: of these backings only, of all if none is named."""
     for number in range(len(stack.frames)):
         place = find_place(stack, number)
         if place is not None and (not backings or place.name.backing in backings):

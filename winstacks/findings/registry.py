@@ -232,11 +232,7 @@ def _doubted(finding: Finding) -> Finding:
 
 
 def check_named(name: str) -> Check:
-    """Returns a check by its name.
-
-    Args:
-        name: one of CHECKS
-    """
+    """Returns a check by its name."""
     check: Check = importlib.import_module(f"{__package__}.checks.{name}").CHECK
     return check
 
@@ -252,7 +248,7 @@ class Findings:
     Args:
         checks: names of CHECKS; all when empty
         pids: PIDs to check, 0 for the kernel; all when empty
-        scan: whether a pool scan adds threads; processes are added by `ProcessList.scan`
+        scan: whether a pool scan adds threads; processes are added by `process_list.scan`
         watch: called for each thread whose stacks the checks need, after these were yielded
     """
 
@@ -277,9 +273,6 @@ class Findings:
 
         Args:
             totals: counts threads, their stacks, and databases
-
-        Raises:
-            tables.MissingTableError: if a symbol table of this library is missing
         """
         totals = totals or Totals()
         for portion in self.portions(totals):

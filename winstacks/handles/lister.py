@@ -17,7 +17,7 @@ from ..process import threadids as ids
 from ..process.decode import globalflags
 from ..process.handletables import HandleTable, HandleTables
 from ..process.objectheaders import Objects
-from ..process.processlist import ProcessList
+from ..process.processlist import process_list
 from ..process.spaces import AddressSpaces
 from ..tracedb.creators import CreatorTraces, no_such_index
 from ..tracedb.decode.recorded import RecordedStack
@@ -79,7 +79,7 @@ class ActingSpaces:
         if known is not None:
             return known
         # If the whole list lacks an ID, the process with this ID has ended.
-        lost = pid != KERNEL_PID and self._image.service(ProcessList).status
+        lost = pid != KERNEL_PID and self._image.service(process_list).status
         return unknown_process(self._image, pid) if lost else self._image.kernel
 
 
@@ -107,7 +107,7 @@ class HandleLister:
         self._seen: Set[int] = set()
         self._named: Set[int] = set()
         self._claimed: Dict[int, int] = {}
-        self._processes = {process.eprocess for process in image.service(ProcessList).processes()}
+        self._processes = {process.eprocess for process in image.service(process_list).processes()}
 
     def list_spaces(self) -> List[AddressSpace]:
         """Returns the native spaces of all processes.
@@ -128,9 +128,6 @@ class HandleLister:
         An event with a status stands for each unreadable part of the handle table. The creation of an object
         is listed once, in the first process with a handle to it: call `pass_over` for each process that is
         skipped.
-
-        Raises:
-            tables.MissingTableError: when one of our symbol tables is missing
         """
         if space.remark or space.status:
             # The ring is in kernel memory and can be read: only the names of user frames are lost.

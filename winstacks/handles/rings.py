@@ -19,7 +19,7 @@ from ..process import threadids as ids
 from ..process.handletables import HandleTable, HandleTables
 from ..process.kernelobjects import process_type
 from ..process.objectheaders import ObjectInfo, Objects
-from ..process.processlist import ProcessList
+from ..process.processlist import process_list
 from ..tracedb.decode.recorded import NO_STACK, RING, RecordedStack
 from ..tracedb.gap import Gap, gap
 from .decode import handle_ring
@@ -120,7 +120,7 @@ class HandleRings:
                 self.truncated = True
                 break
             actor = self._actor(ring, slots)
-            missing = actor != KERNEL_PID and bool(self._image.service(ProcessList).status)
+            missing = actor != KERNEL_PID and bool(self._image.service(process_list).status)
             found.setdefault(actor if missing or actor in self._pids else KERNEL_PID, []).append(ring)
         return found
 
@@ -136,14 +136,14 @@ class HandleRings:
     @functools.cached_property
     def _pids(self) -> Set[Optional[int]]:
         """The IDs of the processes."""
-        listed = self._image.service(ProcessList)
+        listed = self._image.service(process_list)
         pid = process_type(self._image).field("UniqueProcessId")
         pids = {process: self._memory.member(process, pid) for process in self._processes}
         return {listed.id_of(item) if known is None else known for item, known in pids.items()}
 
     @functools.cached_property
     def _processes(self) -> List[int]:
-        return [process.eprocess for process in self._image.service(ProcessList).processes()]
+        return [process.eprocess for process in self._image.service(process_list).processes()]
 
     def _blocks(self) -> Iterator[Tuple[int, int]]:
         """Yields (address, slots) of the rings in the kernel's list of big pool blocks.

@@ -64,11 +64,7 @@ class HeapSpace(NamedTuple):
 
 
 def load_layouts(image: Image, machine: Machine) -> HeapLayouts:
-    """Returns the heap structures for a machine: the kernel's if it has that machine, then ours.
-
-    Raises:
-        tables.MissingTableError: when one of our symbol tables is missing
-    """
+    """Returns the heap structures for a machine: the kernel's if it has that machine, then ours."""
     kernel = image.types if machine is image.machine else None
     return HeapLayouts(
         nt_layouts(kernel, image.our_generations("heap", machine), machine.pointer_size),
@@ -96,11 +92,7 @@ def find_space(image: Image, space: AddressSpace) -> HeapSpace:
 
 
 def listed_heaps(image: Image, space: AddressSpace) -> Optional[List[int]]:
-    """Returns the addresses in a PEB's list of heaps; None if the PEB or list is not present or inconsistent.
-
-    Raises:
-        tables.MissingTableError: when one of our symbol tables is missing
-    """
+    """Returns the addresses in a PEB's list of heaps; None if PEB or list are not present or inconsistent."""
     number, array, default = _read_list(image, space)
     if not array or number is None or not 0 < number <= MAX_HEAPS:
         return None
@@ -139,8 +131,7 @@ def _read_list(image: Image, space: AddressSpace) -> Tuple[Optional[int], Option
 
 
 def _mapped(image: Image, space: AddressSpace, ranges: Sequence[Range]) -> Tuple[List[Range], int]:
-    """Returns the parts of user-mode ranges that page tables map, and how often the tables repeat
-    themselves."""
+    """Returns the parts of user-mode ranges that page tables map, and how often they repeat themselves."""
     return pagetables.mapped(image.context, image.layer_of(space), ranges)
 
 
@@ -162,9 +153,6 @@ class Heaps:
             The contents of the heaps; None if no heap records who allocates. If this is unknown, the contents
             are empty and have a status: the status of the space, or `flags unreadable` (NtGlobalFlag is not
             present, and no heap's own flags ask for traces).
-
-        Raises:
-            tables.MissingTableError: when one of our symbol tables is missing
         """
         if space.kernel:
             return HeapContents([], [], 0, space.remark) if space.remark else None
@@ -176,11 +164,7 @@ class Heaps:
         return HeapContents([], [], 0, statuses) if statuses else None
 
     def log_no_block(self, space: AddressSpace) -> bool:
-        """Returns whether a listed heap should record who allocates and cannot do so (see `logs_no_block`).
-
-        Raises:
-            tables.MissingTableError: when one of our symbol tables is missing
-        """
+        """Returns whether a listed heap should record who allocates and cannot (see `logs_no_block`)."""
         listed = listed_heaps(self._image, space) if space.layer_name and not space.kernel else None
         if not listed:
             return False

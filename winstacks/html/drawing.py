@@ -31,8 +31,6 @@ class KindFigures(NamedTuple):
 
     Attributes:
         stacks: number of rows of windows.traces
-        frames: number of their frames
-        weight: the sum of their weights
     """
 
     stacks: int = 0

@@ -46,7 +46,6 @@ class Folded(NamedTuple):
 
     Attributes:
         stacks: names, outermost first, and weight
-        bad: number of lines that are not a stack
         cut: whether there are more than MAX_LINES lines
     """
 
@@ -92,7 +91,6 @@ def speedscope(tree: PrefixTree, title: str, weight: str) -> Iterator[str]:
     """Yields the pieces of a file for speedscope.
 
     Args:
-        title: name of the file in speedscope
         weight: unit of the weights: `count`, `bytes` or `threads`
     """
     profiles: Dict[Tuple[int, ...], List[Tuple[List[int], int]]] = {}

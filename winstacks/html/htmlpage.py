@@ -24,9 +24,9 @@ from .prefixes import PrefixTree
 FOLDER = pathlib.Path(__file__).resolve().parent
 STYLE = "page.css"
 SCRIPTS = (
-    *("view.js", "elements.js", "tree.js", "growth.js", "flame.js"),
-    *("findings.js", "locks.js", "report.js"),
-)
+    "view.js", "elements.js", "tree.js", "growth.js", "flame.js",
+    "findings.js", "locks.js", "report.js",
+)  # fmt: skip
 
 MAX_TITLE = 200
 _AT_ONCE = 1 << 16

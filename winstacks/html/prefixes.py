@@ -108,7 +108,6 @@ class PrefixTree:
         """Returns the number of a frame's name; all calls from one function share it.
 
         Args:
-            shown: text of the frame
             module, function: module and function of the code; None if unknown
             readable: whether the address is in the image
             unloaded: whether the code belongs to an unloaded module

@@ -50,11 +50,7 @@ def _others_froze(_: int) -> bool:
 
 
 def paused_by_group(items: Iterable[Item], group: Callable[[Item], object]) -> Iterator[Item]:
-    """Yields items unchanged. The collector runs only between groups of adjacent items with one key.
-
-    Args:
-        group: returns the key of the group to which an item belongs
-    """
+    """Yields items unchanged. The collector runs only between groups of adjacent items with one key."""
     for _, members in itertools.groupby(items, group):
         with collector_paused():
             yield from members

@@ -259,8 +259,7 @@ class Image:
             vollog.warning(f"Missing from the kernel's symbols, so rows are missing or incomplete: {what}")
 
     def attempt(self, make: Callable[[], Made]) -> Optional[Made]:
-        """Returns what a function makes, None if the symbols lack a needed member: a warning names the
-        member."""
+        """Returns what a function makes, None if the symbols lack a needed member: a warning names it."""
         try:
             return make()
         except MissingMemberError as error:
@@ -299,11 +298,7 @@ class Image:
         return self.context.object(full_name, self.layer.name, bulk.masked(self.layer, address))
 
     def our_types(self, name: str) -> Structures:
-        """Returns the structures of `symbols/windows/stacktraces/<name>.json`, the same object each time.
-
-        Raises:
-            tables.MissingTableError: the file is not found
-        """
+        """Returns the structures of `symbols/windows/stacktraces/<name>.json`, the same object each time."""
         return self._once(("ours", name), functools.partial(_our_types, name=name))
 
     def our_generations(self, kind: str, machine: Machine) -> Tuple[Structures, ...]:
@@ -311,9 +306,6 @@ class Image:
 
         The content of the image decides which of them it has. If the content fits two tables equally, the
         first is taken: so tables of a newer build than the kernel's own come last.
-
-        Raises:
-            tables.MissingTableError: there is no such table
         """
         arch = machine.arch
         names = self._once(("generations", kind, arch), lambda _: tables.generations(kind, arch))
@@ -333,18 +325,12 @@ class Image:
 
         In the kernel's own bitness each structure comes from the kernel's symbols, and from our table
         `process-<arch>` if these lack it. In the other bitness all come from our table.
-
-        Raises:
-            tables.MissingTableError: our table is not found
         """
         return self.process_generations(machine)[0]
 
     def process_generations(self, machine: Machine) -> Tuple[Structures, ...]:
         """Returns the candidates for `process_types`, one for each of our tables; the content of a process
         decides between them (`process/usertypes.py`).
-
-        Raises:
-            tables.MissingTableError: our table is not found
         """
         return self._once(("process", machine), functools.partial(_process_types, machine=machine))
 
@@ -404,13 +390,17 @@ class Image:
         """
         return self._once(make, make)
 
-    def provide(self, make: Callable[[Image], Service], service: Service) -> None:
+    def provide(self, make: Callable[[Image], object], service: object) -> None:
         """Provides a service in place of the result of `make(image)`.
 
-        Inputs other than a kernel's image (a dump of one process) provide their services so, before anything
-        is read: `spaces`, `regions`, `module_lists`, `unloaded_modules`, `threads`, `machine_facts`.
+        Inputs other than a kernel's image provide their services so, before anything is read.
         """
         self._services[make] = service
+
+    def providing(self, make: Callable[[Image], Service]) -> Callable[[Service], None]:
+        """Returns `provide` for one service: the two calls of `image.providing(spaces)(process)` let a type
+        checker compare the service with what `make` returns."""
+        return functools.partial(self.provide, make)
 
     def _once(self, key: object, make: Callable[[Image], Service]) -> Service:
         if key not in self._services:

@@ -309,8 +309,7 @@ class PageTables:
             return None, False
 
     def entry(self, address: int) -> Optional[Tuple[int, int]]:
-        """Returns the entry of the page that holds an address, and the entry's size; None if no table has
-        one."""
+        """Returns the entry of the page that holds an address, and the entry's size; None without one."""
         table = self.find_table(address)
         return (self._cut(table, address), self.entry_size) if table else None
 

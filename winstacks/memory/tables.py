@@ -133,7 +133,10 @@ KINDS = (
 
 
 class MissingTableError(FileNotFoundError):
-    """One of our symbol tables is neither beside the code nor on the symbol path."""
+    """One of our symbol tables is neither beside the code nor on the symbol path.
+
+    The installation is incomplete. Whatever needs the table raises this: docstrings do not name it.
+    """
 
 
 class KernelSymbolsError(ValueError):

@@ -250,7 +250,9 @@ class Workers:
         # Ctrl-C reaches all processes of a terminal: the first ends the others.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        _end_with(parent)
+        end_with_parent()
+        if os.getppid() != parent:
+            os._exit(1)
         other.close()
         for worker in self._workers:
             worker.results.close()
@@ -310,12 +312,14 @@ def limit_memory(share: Optional[int]) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
 
 
-def _end_with(parent: int) -> None:
-    """Asks Linux to end this process together with its parent; elsewhere it ends at its next result."""
+def end_with_parent() -> None:
+    """Asks Linux to end this process together with the thread that started it.
+
+    Code that holds Python's global lock, such as one long regular expression search, keeps threads that watch
+    the parent from running. In other systems a worker ends at its next result.
+    """
     if sys.platform == "linux":
         # Only workers need this import.
         import ctypes
 
         ctypes.CDLL(None).prctl(_END_WITH_PARENT, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)

@@ -10,7 +10,7 @@ crash begins there, and the CONTEXT of the dump begins a second one.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Collection, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..memory import tables
 from ..memory.decode import text
@@ -20,7 +20,7 @@ from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..process.processlist import ListedProcess, Processes
 from ..process.processors import Processor
-from ..process.thread import RUNNING, SavedContext, Thread, user_thread
+from ..process.thread import RUNNING, Choice, SavedContext, Thread, user_thread
 from ..stacklist.decode.bugchecks import context_parameter
 from ..traps.decode.context import decode_any
 from ..traps.state import context_layouts, context_registers
@@ -58,7 +58,7 @@ class CrashedProcess(Processes):
         layouts = () if symbols else _identity_layouts(image, dump)
         self._crashed = crashed_thread(dump, image.types if symbols else None, layouts)
 
-    # The interface of `spaces`, and ProcessList.
+    # The interface of `spaces`, and process_list.
 
     @property
     def status(self) -> Status:
@@ -69,14 +69,10 @@ class CrashedProcess(Processes):
         """Returns the process."""
         return [ListedProcess(self._crashed.eprocess or 0, NOTHING)]
 
-    def list_spaces(
-        self,
-        pids: Optional[Collection[int]] = None,
-        offset: Optional[int] = None,
-    ) -> Iterator[AddressSpace]:
+    def list_spaces(self, choice: Choice) -> Iterator[AddressSpace]:
         """Yields the space of the process; see `AddressSpaces.list_spaces`."""
         space = self.space
-        if (not pids or space.pid in pids) and offset in (None, space.eprocess):
+        if choice.takes_process(space.pid) and choice.offset in (None, space.eprocess):
             yield space
 
     @cached_property
@@ -103,17 +99,11 @@ class CrashedProcess(Processes):
 
     # The interface of `threads`.
 
-    def list_threads(
-        self,
-        pids: Optional[Collection[int]] = None,
-        offset: Optional[int] = None,
-        tids: Optional[Collection[int]] = None,
-        scan: bool = False,
-    ) -> Iterator[Thread]:
+    def list_threads(self, choice: Choice, scan: bool = False) -> Iterator[Thread]:
         """Yields the thread."""
-        if any(True for _ in self.list_spaces(pids, offset)):
+        if any(True for _ in self.list_spaces(choice)):
             thread = self._thread
-            if not tids or thread.tid in tids:
+            if choice.takes_thread(thread.tid):
                 yield thread
 
     def list_idle(self) -> Iterator[Thread]:

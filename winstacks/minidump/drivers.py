@@ -94,8 +94,7 @@ class DumpDrivers:
         )
 
     def drivers(self, kernel_start: int) -> Tuple[List[Unloaded], Status]:
-        """Returns the unloaded drivers: first from the dump's list, then from the kernel's memory in the
-        dump."""
+        """Returns the unloaded drivers: first from the dump's list, then from the kernel's memory in it."""
         listed, faults = list_unloaded(self._dump)
         found = [Unloaded(unloaded.start, unloaded.end, unloaded.name) for unloaded in listed]
         known = {(unloaded.start, unloaded.end) for unloaded in found}

@@ -44,8 +44,7 @@ class ExceptionContext:
         return SavedContext(self._image.machine, data) if known else None
 
     def status_of(self, tid: int) -> Status:
-        """Returns the status of a thread: the exception that it raised, and whether its registers are
-        known."""
+        """Returns the status of a thread: the exception it raised, and whether its registers are known."""
         if self.stream is None or tid != self.stream.ThreadId:
             return NOTHING
         lost = None

@@ -31,14 +31,14 @@ _VARIABLES: Dict[str, Tuple[str, ...]] = {
     **{
         name: (name,)
         for name in (
-            *("KdDebuggerDataBlock", "KiCallUserMode", "PsLoadedModuleList", "PsActiveProcessHead"),
-            *("KiProcessorBlock", "MmUnloadedDrivers", "MmLastUnloadedDriver", "MmHighestUserAddress"),
+            "KdDebuggerDataBlock", "KiCallUserMode", "PsLoadedModuleList", "PsActiveProcessHead",
+            "KiProcessorBlock", "MmUnloadedDrivers", "MmLastUnloadedDriver", "MmHighestUserAddress",
             "MmSystemRangeStart",
         )
     },
     "KiBugcheckData": ("KiBugcheckData", "KiBugCheckData"),
     "NtBuildLab": ("NtBuildLab", "NtBuildLabEx"),
-}
+}  # fmt: skip
 """Members of KDDEBUGGER_DATA64 and of the header, and the symbols whose address each may have. In 19041 the
 member NtBuildLab has the address of NtBuildLabEx (measured)."""
 _OF_HEADER = ("KdDebuggerDataBlock", "PsLoadedModuleList", "PsActiveProcessHead")

@@ -8,29 +8,26 @@ image = image_of(context, layer_name)    # with the services that the dump provi
 
 from __future__ import annotations
 
-from typing import Callable, List, Tuple
+from typing import List, Tuple
 
 from volatility3.framework import exceptions, interfaces
 
-from ..handles.lister import HandleEvents, handle_events
+from ..handles.lister import handle_events
 from ..memory.decode.machine import Machine, UnsupportedMachineError
 from ..memory.decode.machine import machine_of as machine_of_number
 from ..memory.decode.status import Status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
-from ..names.loaderlists import ModuleLists, module_lists
-from ..names.unloaded import UnloadedModules, unloaded_modules
-from ..process.dynamictables import DynamicTables, dynamic_tables
-from ..process.processlist import Processes, ProcessList
+from ..names.loaderlists import module_lists
+from ..names.unloaded import unloaded_modules
+from ..process.dynamictables import dynamic_tables
+from ..process.processlist import process_list
 from ..process.refusedplaces import refused_places
-from ..process.regions import Regions
-from ..process.spaces import Spaces, spaces
-from ..process.thread import ThreadLists
+from ..process.spaces import spaces
 from ..process.threads import threads
 from ..process.vads import regions
-from ..stacklist.machine import MachineFacts, machine_facts
-from ..tracedb.finder import Databases
-from ..waits.handlenames import HandleObjects, handle_objects
+from ..stacklist.machine import machine_facts
+from ..waits.handlenames import handle_objects
 from .decode.dumpfile import Minidump, NotAMinidumpError
 from .decode.memory import MemoryRange, memory_ranges, with_ranges
 from .decode.platform import OtherSystemError, dump_machine, refuse_other_systems
@@ -48,9 +45,6 @@ __all__ = ["NotAMinidumpError", "OtherSystemError", "dump_of", "image_of", "mach
 
 _EXPECTED = ("ThreadListStream", "ModuleListStream", "SystemInfoStream")
 """Streams that every writer puts into a dump."""
-
-Handles = Callable[[Databases], HandleEvents]
-"""Maker of the lister that `handle_events` returns."""
 
 
 def minidump(layer: interfaces.layers.DataLayerInterface) -> Minidump:
@@ -135,20 +129,15 @@ def image_of(context: interfaces.context.ContextInterface, layer_name: str, conf
     dump = dump_of(context, layer_name)
     image = Image.of_layer(context, layer_name, _machine(dump), config_path)
     process, modules, handles = DumpProcess(image, dump), DumpModules(image, dump), DumpHandles(image, dump)
-    listers: Tuple[Spaces, ThreadLists, ModuleLists, UnloadedModules, Regions, MachineFacts, Handles] = (
-        *(process, process),
-        *(modules, modules),
-        *(DumpRegions(image, dump, lambda: memory(dump)[0]), DumpFacts(dump, system_info(dump))),
-        lambda _databases: handles,
-    )
-    services = spaces, threads, module_lists, unloaded_modules, regions, machine_facts, handle_events
-    for make, service in zip(services, listers):
-        image.provide(make, service)
-    known: Processes = process
-    image.provide(ProcessList, known)
-    functions: DynamicTables = DumpFunctions(image, dump)
-    image.provide(dynamic_tables, functions)
-    image.provide(refused_places, process.refused_places())
-    objects: HandleObjects = handles
-    image.provide(handle_objects, objects)
+    image.providing(process_list)(process)
+    image.providing(spaces)(process)
+    image.providing(threads)(process)
+    image.providing(refused_places)(process.refused_places())
+    image.providing(module_lists)(modules)
+    image.providing(unloaded_modules)(modules)
+    image.providing(regions)(DumpRegions(image, dump, lambda: memory(dump)[0]))
+    image.providing(machine_facts)(DumpFacts(dump, system_info(dump)))
+    image.providing(dynamic_tables)(DumpFunctions(image, dump))
+    image.providing(handle_events)(lambda _databases: handles)
+    image.providing(handle_objects)(handles)
     return image

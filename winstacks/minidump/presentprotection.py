@@ -24,11 +24,7 @@ _WIDE = 8
 
 
 class PresentProtection:
-    """Reads page table entries.
-
-    Args:
-        space: the native half of a process
-    """
+    """Reads page table entries."""
 
     def __init__(self, image: Image, space: AddressSpace) -> None:
         layer = image.context.layers[space.layer_name]

@@ -9,7 +9,7 @@ thread (WOW64_TLS_CPURESERVED, see `traps/state.py`).
 from __future__ import annotations
 
 from functools import cached_property, partial
-from typing import Collection, Dict, FrozenSet, Iterator, List, Optional, Tuple
+from typing import Dict, FrozenSet, Iterator, List, Optional, Tuple
 
 from ..memory.decode import text
 from ..memory.decode.machine import Machine
@@ -24,7 +24,7 @@ from ..names.decode.hybrid import read_code_map
 from ..names.decode.pe import HeaderError, read_headers
 from ..names.loaderlists import LoaderLists
 from ..process.processlist import ListedProcess, Processes
-from ..process.thread import SavedContext, Thread, user_thread
+from ..process.thread import Choice, SavedContext, Thread, user_thread
 from ..process.userstacks import narrow_teb
 from ..process.usertypes import with_teb
 from ..traps.decode.context import ContextLayout, decode_any
@@ -76,7 +76,7 @@ class DumpProcess(Processes):
             self._trap_frames.setdefault(frame.ThreadId, []).append(frame.Address)
         self._listed: Memo[int, Thread] = Memo(self._thread)
 
-    # The interface of `spaces`, and ProcessList.
+    # The interface of `spaces`, and process_list.
 
     @property
     def status(self) -> Status:
@@ -87,13 +87,9 @@ class DumpProcess(Processes):
         """Returns the process."""
         return [ListedProcess(0, NOTHING)]
 
-    def list_spaces(
-        self,
-        pids: Optional[Collection[int]] = None,
-        offset: Optional[int] = None,
-    ) -> Iterator[AddressSpace]:
+    def list_spaces(self, choice: Choice) -> Iterator[AddressSpace]:
         """Yields the native space, then the 32-bit half; see `AddressSpaces.list_spaces`."""
-        if offset is None and (not pids or self.native.pid in pids):
+        if choice.offset is None and choice.takes_process(self.native.pid):
             yield self.native
             if self.wow64 is not None:
                 yield self.wow64
@@ -225,29 +221,23 @@ class DumpProcess(Processes):
 
     # The interface of `threads`.
 
-    def list_threads(
-        self,
-        pids: Optional[Collection[int]] = None,
-        offset: Optional[int] = None,
-        tids: Optional[Collection[int]] = None,
-        scan: bool = False,
-    ) -> Iterator[Thread]:
+    def list_threads(self, choice: Choice, scan: bool = False) -> Iterator[Thread]:
         """Yields the threads of the dump in its order, and a row for threads missing from its list."""
-        if offset is not None or (pids and self.native.pid not in pids):
+        if choice.offset is not None or not choice.takes_process(self.native.pid):
             return
         incomplete = self._states.flags & INCOMPLETE_THREADS
-        if self._no_list and not tids:
+        if self._no_list and not choice.tids:
             nothing = status(StatusCode.NO_THREAD_LIST)
             yield user_thread(self.native, None, None, wow64=self.wow64, status=nothing)
-        elif (self._list_status or incomplete) and not tids:
+        elif (self._list_status or incomplete) and not choice.tids:
             faults = status(self._list_status, StatusCode.THREAD_LIST_DAMAGED)
             yield user_thread(self.native, None, None, wow64=self.wow64, status=faults)
         for place, thread in enumerate(self._threads):
-            if not tids or thread.ThreadId in tids:
+            if choice.takes_thread(thread.ThreadId):
                 yield self._listed[place]
         tid, met = self._exception.tid, self._exception.saved()
         unlisted = tid is not None and all(thread.ThreadId != tid for thread in self._threads)
-        if tid is not None and unlisted and (not tids or tid in tids) and met is not None:
+        if tid is not None and unlisted and choice.takes_thread(tid) and met is not None:
             stack, raised = self._exception.stack(met), self._exception.status_of(tid)
             yield user_thread(self.native, tid, None, (met,), self.wow64, stack, status=raised)
 
@@ -336,8 +326,7 @@ def _with_state(saved: SavedContext, state: ThreadState) -> SavedContext:
 
 
 def _program(paths: List[str]) -> str:
-    """Returns the name of the first program among some modules, else of the first module; empty without
-    any."""
+    """Returns the name of the first program among some modules, else of the first module; or nothing."""
     programs = [path for path in paths if path.lower().endswith(".exe")]
     return text.file_name((programs or [*filter(None, paths)] or [""])[0])
 

@@ -50,11 +50,11 @@ _FLAGS = (
 )
 
 _STREAMS = (
-    *("SystemInfoStream", "MiscInfoStream", "ThreadListStream", "ThreadInfoListStream", "ThreadNamesStream"),
-    *("ModuleListStream", "UnloadedModuleListStream", "HandleDataStream", "MemoryInfoListStream"),
-    *("WinstacksThreadListStream", "WinstacksFileListStream", "WinstacksTrapFrameListStream"),
-    *("CommentStreamW", "CommentStreamA", "Memory64ListStream"),
-)
+    "SystemInfoStream", "MiscInfoStream", "ThreadListStream", "ThreadInfoListStream", "ThreadNamesStream",
+    "ModuleListStream", "UnloadedModuleListStream", "HandleDataStream", "MemoryInfoListStream",
+    "WinstacksThreadListStream", "WinstacksFileListStream", "WinstacksTrapFrameListStream",
+    "CommentStreamW", "CommentStreamA", "Memory64ListStream",
+)  # fmt: skip
 
 _STREAM_OF = dict.fromkeys(
     ("StartAddress", "ExitStatus", "CreateTime", "ExitTime", "KernelTime", "UserTime", "Affinity"),

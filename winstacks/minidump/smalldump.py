@@ -13,27 +13,24 @@ KDDEBUGGER_DATA64 has their offsets.
 
 from __future__ import annotations
 
-from typing import Callable, List, Optional, Tuple
+from typing import List, Optional, Tuple
 
 from volatility3.framework import exceptions, interfaces
 
-from ..handles.lister import HandleEvents, handle_events
+from ..handles.lister import handle_events
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import Status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
-from ..names.loaderlists import ModuleLists, module_lists
-from ..names.unloaded import UnloadedModules, unloaded_modules
+from ..names.loaderlists import module_lists
+from ..names.unloaded import unloaded_modules
 from ..process import processors
 from ..process.functionstarts import function_starts
-from ..process.processlist import Processes, ProcessList
-from ..process.regions import Regions
-from ..process.spaces import Spaces, spaces
-from ..process.thread import ThreadLists
+from ..process.processlist import process_list
+from ..process.spaces import spaces
 from ..process.threads import threads
 from ..process.vads import regions
-from ..stacklist.machine import MachineFacts, machine_facts
-from ..tracedb.finder import Databases
+from ..stacklist.machine import machine_facts
 from .crash import CrashedProcess, table_of_build
 from .decode.crashed import crashed_thread, structure_memory
 from .decode.kernelheader import NotAKernelDumpError
@@ -134,25 +131,17 @@ def image_of(
     if table_name:
         image.take_symbols(table_name)
     process, drivers = CrashedProcess(image, dump, bool(table_name)), DumpDrivers(image, dump)
-    handles: Callable[[Databases], HandleEvents] = _no_handles
-    listers: Tuple[Spaces, ThreadLists, ModuleLists, UnloadedModules, Regions, MachineFacts] = (
-        *(process, process),
-        *(drivers, drivers),
-        *(NoRegions(), SmallDumpFacts(image, dump)),
-    )
-    services = spaces, threads, module_lists, unloaded_modules, regions, machine_facts
-    for make, service in zip(services, listers):
-        image.provide(make, service)
-    known: Processes = process
-    image.provide(ProcessList, known)
-    image.provide(handle_events, handles)
-    image.provide(processors.processors_of, process.processors())
-    image.provide(function_starts, process.function_starts())
+    image.providing(process_list)(process)
+    image.providing(spaces)(process)
+    image.providing(threads)(process)
+    image.providing(processors.processors_of)(process.processors())
+    image.providing(function_starts)(process.function_starts())
+    image.providing(module_lists)(drivers)
+    image.providing(unloaded_modules)(drivers)
+    image.providing(regions)(NoRegions())
+    image.providing(machine_facts)(SmallDumpFacts(image, dump))
+    image.providing(handle_events)(lambda _databases: NoHandles())
     return image
-
-
-def _no_handles(_databases: Databases) -> HandleEvents:
-    return NoHandles()
 
 
 def _table_of(dump: TriageDump) -> str:

@@ -97,7 +97,6 @@ class ThreadRecords:
         """Yields the threads of a process, each with its record.
 
         Args:
-            space: the native half of the process
             machine: machine of the contexts: the space's machine, or I386 for the 32-bit half
 
         Yields:

@@ -126,8 +126,7 @@ class ImageReader:
         return tuple((low, high) for low, high in parts if low < high)
 
     def _differing(self, page: int) -> List[Tuple[int, int]]:
-        """Returns the parts of a page that differ from the file; the results of _PAGES_KEPT pages are
-        kept."""
+        """Returns the parts of a page that differ from the file; _PAGES_KEPT pages are kept."""
         if page not in self._changed and self._file is not None:
             if len(self._changed) >= _PAGES_KEPT:
                 self._changed.clear()

@@ -82,8 +82,7 @@ class ModuleLists(Protocol):
 
 
 def module_lists(image: Image) -> ModuleLists:
-    """Makes the service `image.service(module_lists)` of an image with a kernel: it reads the loader's
-    lists."""
+    """Makes `image.service(module_lists)` of an image with a kernel: it reads the loader's lists."""
     return LoaderLists(image)
 
 
@@ -91,7 +90,6 @@ class LoaderLists:
     """Reads loader lists from memory: the kernel's provider of `module_lists`.
 
     Raises, when a list is read:
-        tables.MissingTableError: our symbol table of user mode is missing
     """
 
     def __init__(self, image: Image) -> None:
@@ -149,11 +147,7 @@ class LoaderLists:
         return True
 
     def details(self, space: AddressSpace, entry: LoaderEntry) -> LoaderDetails:
-        """Returns stamp and path of an entry.
-
-        Args:
-            space: the kernel, or the half of a process that has the entry
-        """
+        """Returns stamp and path of an entry."""
         layout, memory = self._layout_for(space), self._image.memory(space)
         kernel_entry = self._image.types.find("_KLDR_DATA_TABLE_ENTRY")
         stamp = kernel_entry.first_member("TimeDateStamp") if space.kernel else layout.stamp

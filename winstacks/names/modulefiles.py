@@ -2,7 +2,7 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Finds the file of a module among the files that the examiner gives with --binaries.
 
-    image.provide(module_files, GivenFiles(folders))
+    image.providing(module_files)(GivenFiles(folders))
     file = image.service(module_files).find_file(claims)
 
 Memory says which file a module has (`ModuleClaims`), and may be hostile: a name is only compared with the
@@ -77,8 +77,7 @@ class ModuleFiles:
         self._warned: Set[str] = set()
 
     def find_file(self, claims: ModuleClaims) -> Optional[PeImage]:
-        """Returns the file of a module, None if there is none. A file that is not the module's is logged
-        once."""
+        """Returns the file of a module, None if there is none. Another module's file is logged once."""
         return None
 
     def refuse(self, path: str, claims: ModuleClaims, reason: str) -> None:

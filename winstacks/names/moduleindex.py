@@ -176,8 +176,7 @@ class ModuleIndexes:
         view: Optional[SectionView],
         table: Optional[interfaces.symbols.SymbolTableInterface],
     ) -> ModuleIndex:
-        """Returns the shared index of a module if the process has the same content, else an index of its
-        own."""
+        """Returns the shared index of a module if the process has the same content, else one of its own."""
         layer_name, base = reader.layer_name, reader.base
         differences = NOTHING
         if view is not None and table is None:
@@ -210,8 +209,7 @@ class ModuleIndexes:
         return index
 
     def _within_budget(self, layer_name: str, base: int, shared: _BuiltIndex) -> ModuleIndex:
-        """Returns a shared index for a process, without the exports if they exceed the budget of the
-        process."""
+        """Returns a shared index for a process, without the exports if they exceed the process's budget."""
         room = self._room(layer_name, shared=True)
         if shared.exports <= room.limit(base):
             room.count_exports(base, shared.exports)

@@ -55,11 +55,7 @@ class Ntdlls:
         self._sections = image.service(ImageSections)
 
     def find_ntdll(self, space: AddressSpace) -> Optional[Ntdll]:
-        """Returns the ntdll of one half of a process, None if neither its loader lists nor its VADs have one.
-
-        Raises:
-            tables.MissingTableError: our symbol table of user mode is missing
-        """
+        """Returns the ntdll of one half of a process, None if its loader lists and its VADs have none."""
         for base, size in self._candidates(space):
             if 0 < size <= MAX_IMAGE:
                 view = self._section_at(space, base)

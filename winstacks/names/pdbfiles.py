@@ -2,7 +2,7 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Finds the symbols of modules in the PDBs that the examiner gives with --symbols-from.
 
-    image.provide(pdb_files, GivenPdbs(folders))
+    image.providing(pdb_files)(GivenPdbs(folders))
     symbols = image.service(pdb_files).find_symbols(code_view)
 
 A module's RSDS record names its PDB, with GUID and age. A file with this name and another GUID or age is not

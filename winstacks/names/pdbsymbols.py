@@ -163,8 +163,7 @@ class PdbSymbols:
         return None
 
     def _report(self, missing: str) -> None:
-        """Logs that a PDB is missing. For an image hundreds may be missing, so only the first is a
-        warning."""
+        """Logs that a PDB is missing. Hundreds may be missing, so only the first is a warning."""
         if self._advise:
             self._advise = False
             advice = "its exports are used (-v names others, --fetch-symbols gets them)"

@@ -166,9 +166,6 @@ def registered(
     Args:
         listed: the tables that the input lists: the writer of a dump asked Windows for all of them
         original: function that returns a reader of the section of the image mapped at an address
-
-    Raises:
-        tables.MissingTableError: if the user-mode symbol table of this library is missing
     """
     images = [vad.start for vad in vads if vad.image]
     tables: List[RegisteredTable] = []
@@ -215,9 +212,6 @@ def unwind_tables(image: Image, space: AddressSpace, names: AddressNamer) -> Lis
 
     First come the tables that the input lists, then those in the memory of the process. A table that shows
     nothing about frames is left out.
-
-    Raises:
-        tables.MissingTableError: if the user-mode symbol table of this library is missing
     """
     if space.kernel or space.machine is Machine.I386 or not space.layer_name:
         return []

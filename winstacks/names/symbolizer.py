@@ -98,7 +98,6 @@ class Symbolizer:
         unknown, only the modules in the loader lists of its PEB are known.
 
         Raises (here, or when the first address is named):
-            tables.MissingTableError: one of our symbol tables is missing
         """
         if space.kernel:
             if self._kernel_names is None:

@@ -89,9 +89,6 @@ class RememberedModules:
         MmLastUnloadedDriver is the number of the next element of the ring: all elements before it are used.
         A used element with a value that no driver can have contradicts it; a page that is not in the image
         does not.
-
-        Raises:
-            tables.MissingTableError: our symbol table is missing
         """
         image = self._image
         symbol = image.require_symbol("MmUnloadedDrivers")
@@ -142,11 +139,7 @@ class RememberedModules:
     def dlls(
         self, reader: ImageReader, machine: Machine, index: ModuleIndex, user_end: int
     ) -> List[Unloaded]:
-        """Returns the DLLs that a process recorded as unloaded, the latest first.
-
-        Raises:
-            tables.MissingTableError: our symbol tables are missing
-        """
+        """Returns the DLLs that a process recorded as unloaded, the latest first."""
         events = self.events(reader, machine, index, user_end)
         unique = dict.fromkeys(Unloaded(event.base, event.base + event.size, event.name) for event in events)
         return list(unique)

@@ -62,9 +62,6 @@ class UserModules:
         process may write any size into its lists. If a list could not be read to its end, or has an
         impossible entry, it may have lost entries: images that only the VADs show count as modules then, with
         a word in their status.
-
-        Raises:
-            tables.MissingTableError: our symbol table of user mode is missing
         """
         vads, vads_whole = self._vads.list_regions(halves[0])
         vads = sorted(vad for vad in vads if vad.start < vad.end <= user_end)

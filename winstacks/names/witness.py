@@ -139,11 +139,7 @@ def _contradiction(file: PeImage, reader: ImageReader, code_view: Optional[CodeV
 
 
 class PageWitness:
-    """Compares the code at addresses of a module with the module's file.
-
-    Args:
-        reader: the module as the process has it, with its file
-    """
+    """Compares the code at addresses of a module with the module's file."""
 
     def __init__(self, reader: ImageReader, functions: Optional[FunctionTable]) -> None:
         self._reader = reader

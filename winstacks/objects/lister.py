@@ -18,7 +18,7 @@ from ..memory.decode.structure import MissingMemberError
 from ..memory.image import Image
 from ..process.handletables import HandleTables
 from ..process.objectheaders import ObjectInfo, Objects
-from ..process.processlist import CidTable, ProcessList
+from ..process.processlist import CidTable, process_list
 from ..tracedb.decode.recorded import NO_STACK, OBJECTS, RecordedStack
 from ..tracedb.gap import Gap, gap
 from .decode import objecttrace
@@ -147,7 +147,7 @@ class _Refs:
         The objects are all processes and threads, and the objects behind the handles of the processes. A row
         says so if the list of processes is damaged.
         """
-        listed = self._image.service(ProcessList).status
+        listed = self._image.service(process_list).status
         if listed:
             yield gap(self._kernel, listed)
         for header in dict.fromkeys(_objects(self._image, self._objects)):
@@ -284,7 +284,7 @@ class _Stacks:
 def _objects(image: Image, objects: Objects) -> Iterator[int]:
     """Yields the addresses of the headers of the objects that can be found without the tables of traces."""
     ids = image.service(CidTable)
-    processes = [process.eprocess for process in image.service(ProcessList).processes()]
+    processes = [process.eprocess for process in image.service(process_list).processes()]
     for body in (*processes, *ids.processes, *ids.threads):
         yield objects.header_of(body)
     try:

@@ -17,9 +17,6 @@ def read(image: Image, space: AddressSpace) -> Optional[int]:
 
     Returns:
         The flags; None if they cannot be read or the process has no PEB.
-
-    Raises:
-        tables.MissingTableError: one of our symbol tables is missing
     """
     if space.kernel:
         return image.memory(space).number(image.require_symbol("NtGlobalFlag"), _SIZE)
@@ -30,11 +27,7 @@ def read(image: Image, space: AddressSpace) -> Optional[int]:
 
 
 def is_lost(image: Image, space: AddressSpace) -> bool:
-    """Returns whether an address space has an NtGlobalFlag that is not in the image.
-
-    Raises:
-        tables.MissingTableError: one of our symbol tables is missing
-    """
+    """Returns whether an address space has an NtGlobalFlag that is not in the image."""
     if space.kernel:
         return image.require_symbol("NtGlobalFlag") is not None and read(image, space) is None
     return bool(space.peb and space.layer_name) and read(image, space) is None

@@ -172,8 +172,7 @@ class KernelStacks:
         return _Older(older._replace(depth=segment.depth + 1, trap_frame=trap_frame or 0))
 
     def _by_callback(self, segment: KernelStackSegment, callback: int) -> _Older:
-        """Returns the step by the frame of the last callback (until 7); a control block names other
-        memory."""
+        """Returns the step by the last callback's frame (until 7); a control block names other memory."""
         previous = self._by_control(segment, True).segment
         if segment.initial <= callback < segment.base:
             owner = segment

@@ -20,7 +20,7 @@ from ..memory.decode.structure import MissingMemberError
 from ..memory.image import Image
 from .kernelobjects import IMAGE_FILE_NAME, process_at, thread_at
 from .objectblocks import CREATOR_FLAG, CREATOR_MASK, NAME_MASK, ObjectBlocks
-from .processlist import CidTable, ProcessList, id_differs
+from .processlist import CidTable, id_differs, process_list
 from .programs import ProgramNames
 from .threadids import ThreadIds
 
@@ -221,8 +221,7 @@ class Objects:
         return self._known[header]
 
     def creator(self, header: int) -> Optional[ObjectCreator]:
-        """Returns the creator of an object, with index 0 if its header does not have it; None if
-        unreadable."""
+        """Returns the creator of an object, with index 0 if its header has none; None if unreadable."""
         data = self._read(header)
         marked = self._has_creator(data) if data is not None else None
         # The creator's information lies directly before the header, before all other optional headers.
@@ -292,7 +291,7 @@ class Objects:
 
     def _known_type(self, body: int) -> Optional[str]:
         """Returns the type of an object that the list of processes or PspCidTable has; None for others."""
-        if self._image.service(ProcessList).has(body):
+        if self._image.service(process_list).has(body):
             return "Process"
         return "Thread" if body in self._image.service(CidTable).threads else None
 
@@ -331,7 +330,7 @@ class Objects:
 
     def _of_processes(self, image: Image) -> List[Tuple[int, bytes]]:
         """Returns the headers of some processes: their addresses and bytes."""
-        processes = image.service(ProcessList).processes()[:_MAX_JUDGED]
+        processes = image.service(process_list).processes()[:_MAX_JUDGED]
         headers = [self.header_of(process.eprocess) for process in processes]
         return [(header, data) for header, data in ((each, self._read(each)) for each in headers) if data]
 

@@ -10,8 +10,9 @@ threads; the threads that processors were executing; and the processes for which
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Protocol, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Protocol, Set, Tuple
 
 from volatility3.framework import exceptions, interfaces
 from volatility3.plugins.windows import psscan
@@ -79,7 +80,7 @@ def page_tables(image: Image, directory_table_base: int) -> int:
     return directory_table_base & ~0x1F & (1 << 8 * image.pointer_size) - 1
 
 
-SCAN_ERRORS = (AttributeError, IndexError)
+_SCAN_ERRORS = (AttributeError, IndexError)
 """Exceptions that Volatility's scans raise if the kernel's table lacks a member that they read."""
 
 
@@ -105,8 +106,6 @@ class CidTable:
 
     Attributes:
         processes, threads: the ID of each _EPROCESS and _ETHREAD, by canonical address
-        process_of: the address of the _EPROCESS of each process ID
-        threads_of: the addresses of the threads of each _EPROCESS
         unread: the ID of each process or thread whose type is not in the image, by canonical address
     """
 
@@ -148,8 +147,7 @@ class CidTable:
         self._assign(assignments)
 
     def _assign(self, assignments: Iterable[Tuple[int, Optional[int], Optional[int]]]) -> None:
-        """Assigns each thread to the process that it points to, or else to the process with its process
-        ID."""
+        """Assigns each thread to the process that it points to, or else to the one with its process ID."""
         self.process_of = {number: eprocess for eprocess, number in self.processes.items()}
         for ethread, eprocess, pid in assignments:
             if eprocess not in self.processes:
@@ -191,7 +189,7 @@ class Processes(Protocol):
 
 
 class KernelProcesses:
-    """The processes of a kernel's image: the kernel's provider of `ProcessList`."""
+    """The processes of a kernel's image: the kernel's provider of `process_list`."""
 
     def __init__(self, image: Image) -> None:
         self.status: Status = NOTHING
@@ -358,8 +356,9 @@ class KernelProcesses:
         return id_differs(self._ids.processes.get(eprocess), self._memory.member(eprocess, self._pid))
 
 
-ProcessList: Callable[[Image], Processes] = KernelProcesses
-"""The service that lists processes: `image.service(ProcessList)`."""
+def process_list(image: Image) -> Processes:
+    """Returns the list of processes, for `image.service(process_list)`: here a kernel's."""
+    return KernelProcesses(image)
 
 
 def id_differs(known: Optional[int], own: Optional[int]) -> Status:
@@ -376,22 +375,29 @@ def id_differs(known: Optional[int], own: Optional[int]) -> Status:
     )
 
 
+@contextlib.contextmanager
+def scanned(things: str) -> Iterator[None]:
+    """Logs what ends a pool scan of Volatility, which is then over."""
+    try:
+        yield
+    except exceptions.InvalidAddressException as fault:
+        vollog.warning(f"The scan for {things} ended early: {fault.invalid_address:#x} cannot be read")
+    except exceptions.SymbolError as error:
+        vollog.warning(f"No scan for {things}: the kernel's symbols lack {error.symbol_name}")
+    except _SCAN_ERRORS as error:
+        vollog.warning(f"No scan for {things}, because the kernel's symbols are incomplete: {error}")
+
+
 def _scan(image: Image) -> Iterator[int]:
     """Yields the canonical addresses of the processes that Volatility's pool scan finds."""
     skipped = 0
-    try:
+    with scanned("processes"):
         for process in psscan.PsScan.scan_processes(image.context, image.kernel_module_name):
             eprocess = _virtual(image, process)
             if eprocess is None:
                 skipped += 1
             else:
                 yield eprocess
-    except exceptions.InvalidAddressException as fault:
-        vollog.warning(f"The scan for processes ended early: {fault.invalid_address:#x} cannot be read")
-    except exceptions.SymbolError as error:
-        vollog.warning(f"No scan for processes: the kernel's symbols lack {error.symbol_name}")
-    except SCAN_ERRORS as error:
-        vollog.warning(f"No scan for processes, because the kernel's symbols are incomplete: {error}")
     if skipped:
         vollog.warning(
             f"The scan found {counted(skipped, 'process', 'processes')} without a known address: not shown"

@@ -23,11 +23,12 @@ from .kernelobjects import IMAGE_FILE_NAME, PROCESS, VAD_ROOT, process_at, proce
 from .processlist import (
     SYSTEM_PID,
     ListedProcess,
-    ProcessList,
     page_tables,
+    process_list,
     process_member,
 )
 from .programs import ProgramNames
+from .thread import Choice
 
 __all__ = ["KERNEL_PID", "AddressSpace", "AddressSpaces"]
 
@@ -49,11 +50,7 @@ class Spaces(Protocol):
     @property
     def status(self) -> Status: ...
 
-    def list_spaces(
-        self,
-        pids: Optional[Collection[int]] = None,
-        offset: Optional[int] = None,
-    ) -> Iterator[AddressSpace]:
+    def list_spaces(self, choice: Choice) -> Iterator[AddressSpace]:
         """Yields the address spaces; see `AddressSpaces.list_spaces`."""
 
 
@@ -84,7 +81,7 @@ class AddressSpaces:
             process is not in the process list, its `remark` has this, and the witness that found it. If the
             list is damaged, the kernel's `remark` has this.
         """
-        return image.service(spaces).list_spaces(pids, offset)
+        return image.service(spaces).list_spaces(Choice(pids or (), offset))
 
 
 class KernelSpaces:
@@ -96,33 +93,20 @@ class KernelSpaces:
     @property
     def status(self) -> Status:
         """Contradiction in the list of processes: processes may be missing. Empty if there is none."""
-        return self._image.service(ProcessList).status
+        return self._image.service(process_list).status
 
-    def list_spaces(
-        self,
-        pids: Optional[Collection[int]] = None,
-        offset: Optional[int] = None,
-    ) -> Iterator[AddressSpace]:
+    def list_spaces(self, choice: Choice) -> Iterator[AddressSpace]:
         """Yields the address spaces; see `AddressSpaces.list_spaces`."""
         image = self._image
         if not image.table_name:
             return
-        if offset is None and (not pids or KERNEL_PID in pids):
-            yield image.kernel._replace(remark=image.service(ProcessList).status)
-        yield from self._of_processes(image, pids, offset)
-
-    def _of_processes(
-        self,
-        image: Image,
-        pids: Optional[Collection[int]],
-        offset: Optional[int],
-    ) -> Iterator[AddressSpace]:
-        """Yields the address spaces of processes."""
+        if choice.offset is None and choice.takes_process(KERNEL_PID):
+            yield image.kernel._replace(remark=image.service(process_list).status)
         if image.require_member(PROCESS, "UniqueProcessId") is None:
             return
-        for process in self._list_processes(image, offset):
+        for process in self._list_processes(image, choice.offset):
             pid, remark = self._id(process.eprocess)
-            if not pids or pid in pids:
+            if choice.takes_process(pid):
                 yield from self._process_spaces(image, process, pid, remark)
 
     def _id(self, eprocess: int) -> Tuple[Optional[int], Status]:
@@ -130,12 +114,12 @@ class KernelSpaces:
         pid = process_member(self._image, eprocess, "UniqueProcessId")
         if pid is not None:
             return pid, NOTHING
-        return self._image.service(ProcessList).id_of(eprocess), status(StatusCode.PROCESS_UNREADABLE)
+        return self._image.service(process_list).id_of(eprocess), status(StatusCode.PROCESS_UNREADABLE)
 
     def _list_processes(self, image: Image, offset: Optional[int]) -> List[ListedProcess]:
         """Returns the processes that any witness knows, or the one at a virtual or physical offset."""
         if offset is None:
-            return image.service(ProcessList).processes()
+            return image.service(process_list).processes()
         eprocess = self._at_offset(image, offset) if image.table_name else None
         return [] if eprocess is None else [ListedProcess(eprocess, NOTHING)]
 
@@ -144,7 +128,7 @@ class KernelSpaces:
         none."""
         layer = image.layer
         size = process_type(image).size
-        if image.service(ProcessList).has(offset):
+        if image.service(process_list).has(offset):
             return offset
         if layer.is_valid(bulk.masked(layer, offset), size):
             return image.machine.canonical(offset)
@@ -293,7 +277,7 @@ class PageTableRoots:
         self._entry, self._teb = thread.first_member("ThreadListEntry"), thread.first_member("Tcb.Teb")
         self._client = teb.first_member("ClientId.UniqueProcess")
         self._first = teb.first_member("NtTib.ExceptionList")
-        for listed in image.service(ProcessList).processes():
+        for listed in image.service(process_list).processes():
             pid, root, alive = self._read(listed.eprocess)
             if alive:
                 self._owners.setdefault(root, []).append(listed.eprocess)

@@ -118,8 +118,7 @@ class Thread(NamedTuple):
 
     @property
     def running(self) -> bool:
-        """Whether a processor was executing the thread: then its stack pointer was in a register, not in
-        memory."""
+        """Whether a processor was executing the thread: its stack pointer was in a register only."""
         unsaid = not has_status(self.status, StatusCode.RUNNING_ON_NO_PROCESSOR)
         return self.processor is not None or (self.state == RUNNING and unsaid)
 
@@ -161,16 +160,37 @@ class Thread(NamedTuple):
         return wait_reason_name(self.wait_reason or 0) if waits else ""
 
 
+class Choice(NamedTuple):
+    """The processes and threads that are listed: all if nothing is chosen.
+
+    Attributes:
+        pids: process IDs, 0 for the kernel; all if empty
+        offset: virtual or physical address of an _EPROCESS that no list holds; then only this is listed
+        tids: thread IDs; all if empty
+    """
+
+    pids: Collection[int] = ()
+    offset: Optional[int] = None
+    tids: Collection[int] = ()
+
+    @property
+    def every_process(self) -> bool:
+        """Whether all processes are chosen."""
+        return not self.pids and self.offset is None
+
+    def takes_process(self, pid: Optional[int]) -> bool:
+        """Returns whether a process is chosen, as far as its ID decides."""
+        return not self.pids or pid in self.pids
+
+    def takes_thread(self, tid: Optional[int]) -> bool:
+        """Returns whether a thread of a chosen process is chosen."""
+        return not self.tids or tid in self.tids
+
+
 class ThreadLists(Protocol):
     """Lists the threads of an input."""
 
-    def list_threads(
-        self,
-        pids: Optional[Collection[int]] = None,
-        offset: Optional[int] = None,
-        tids: Optional[Collection[int]] = None,
-        scan: bool = False,
-    ) -> Iterator[Thread]:
+    def list_threads(self, choice: Choice, scan: bool = False) -> Iterator[Thread]:
         """Yields the threads; see `Threads.list_threads`."""
 
     def list_idle(self) -> Iterator[Thread]:

@@ -25,10 +25,10 @@ from . import processors, stacklimits
 from . import threadids as ids
 from . import threadscan as threadscan
 from .kernelobjects import PROCESS_OF_THREAD, THREAD_OBJECT, is_type, process_type, thread_type
-from .processlist import CID_TABLE, CidTable, ProcessList, found_by, id_differs
+from .processlist import CID_TABLE, CidTable, found_by, id_differs, process_list
 from .processors import PROCESSORS
 from .spaces import AddressSpaces
-from .thread import RUNNING, TERMINATED, Thread, ThreadLists
+from .thread import RUNNING, TERMINATED, Choice, Thread, ThreadLists
 
 vollog = logging.getLogger(__name__)
 
@@ -134,7 +134,7 @@ class Threads:
         Raises:
             MissingMemberError: the kernel's symbols do not describe threads
         """
-        return image.service(threads).list_threads(pids, offset, tids, scan)
+        return image.service(threads).list_threads(Choice(pids or (), offset, tids or ()), scan)
 
 
 class KernelThreads:
@@ -168,28 +168,22 @@ class KernelThreads:
         self._ids = image.service(CidTable)
         self._limits = stacklimits.StackLimits(image)
 
-    def list_threads(
-        self,
-        pids: Optional[Collection[int]] = None,
-        offset: Optional[int] = None,
-        tids: Optional[Collection[int]] = None,
-        scan: bool = False,
-    ) -> Iterator[Thread]:
+    def list_threads(self, choice: Choice, scan: bool = False) -> Iterator[Thread]:
         """Yields the threads; see `Threads.list_threads`."""
         image = self._image
-        owners = list(processes(image, pids, offset))
-        damaged = image.service(ProcessList).status
-        if damaged and not pids and offset is None:
+        owners = list(processes(image, choice.pids, choice.offset))
+        damaged = image.service(process_list).status
+        if damaged and choice.every_process:
             yield self._nothing(Process(image.kernel, None), damaged)
         seen: List[int] = []
         for process in owners:
             for thread in self._listed_threads(process):
                 seen.append(thread.ethread)
-                if not tids or thread.tid is None or thread.tid in tids:
+                if thread.tid is None or choice.takes_thread(thread.tid):
                     yield thread
         if scan:
-            for thread in self._scanned(owners, seen, bool(pids) or offset is not None):
-                if not tids or thread.tid in tids:
+            for thread in self._scanned(owners, seen, choice.every_process):
+                if choice.takes_thread(thread.tid):
                     yield thread
 
     def list_idle(self) -> Iterator[Thread]:
@@ -263,8 +257,7 @@ class KernelThreads:
         return found
 
     def _pointing(self) -> Iterator[Tuple[int, int]]:
-        """Yields the threads that PspCidTable and the processors have, each with the _EPROCESS to which it
-        points."""
+        """Yields the threads that PspCidTable and the processors have, each with the _EPROCESS it names."""
         for eprocess, ethreads in self._ids.threads_of.items():
             for ethread in ethreads:
                 yield ethread, eprocess
@@ -274,8 +267,7 @@ class KernelThreads:
                 yield ethread, owner
 
     def _is_thread(self, start: int, extents: Extents) -> bool:
-        """Returns whether memory holds a thread: False if the kernel's table lacks the member for the
-        type."""
+        """Returns whether memory holds a thread: False if the kernel's table lacks the type's member."""
         return is_type(self._part("type", start, extents), THREAD_OBJECT)
 
     def _part(self, name: str, start: int, extents: Extents) -> Optional[int]:
@@ -351,7 +343,7 @@ class KernelThreads:
             id_differs(self._ids.threads.get(ethread), values["tid"]),
         )
 
-    def _scanned(self, owners: List[Process], seen: List[int], restricted: bool) -> Iterator[Thread]:
+    def _scanned(self, owners: List[Process], seen: List[int], every_process: bool) -> Iterator[Thread]:
         """Yields the threads that are on no list, found by the tags of their pool blocks."""
         by_eprocess = {item.space.eprocess: item for item in owners if item.space.eprocess}
         for layer_name, address, ethread in threadscan.scan(self._image, [item for item in seen if item]):
@@ -359,7 +351,7 @@ class KernelThreads:
             start = extents.runs[0][0] if extents.runs else 0
             owner = self._owner(start, extents)
             process = by_eprocess.get(owner)
-            if process is None and not restricted and owner:
+            if process is None and every_process and owner:
                 process = next(processes(self._image, offset=owner), None)
             if process is not None:
                 thread = self._thread(process, ethread, start, extents)

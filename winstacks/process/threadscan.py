@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Collection, Iterator, Optional, Tuple
 
 from volatility3.framework import exceptions, interfaces
@@ -14,9 +13,7 @@ from ..memory import bulk
 from ..memory.decode.structure import Field
 from ..memory.image import Image
 from .kernelobjects import thread_type
-from .processlist import SCAN_ERRORS
-
-vollog = logging.getLogger(__name__)
+from .processlist import scanned
 
 # Lists in a thread that are usually empty. The head of an empty list holds its own virtual address.
 _OWN_LISTS = ("Tcb.Header.WaitListHead", "Tcb.ApcState.ApcListHead", "Tcb.MutantListHead", "IrpList")
@@ -53,14 +50,8 @@ def scan(image: Image, known: Collection[int]) -> Iterator[Found]:
 
 def _found(image: Image) -> Iterator[interfaces.objects.ObjectInterface]:
     """Yields the results of Volatility's scan; nothing if the kernel variables that it needs are missing."""
-    try:
+    with scanned("threads"):
         yield from thrdscan.ThrdScan.scan_threads(image.context, image.kernel_module_name)
-    except exceptions.InvalidAddressException as fault:
-        vollog.warning(f"The scan for threads ended early: {fault.invalid_address:#x} cannot be read")
-    except exceptions.SymbolError as error:
-        vollog.warning(f"No scan for threads: the kernel's symbols lack {error.symbol_name}")
-    except SCAN_ERRORS as error:
-        vollog.warning(f"No scan for threads, because the kernel's symbols are incomplete: {error}")
 
 
 def _translated(layer: interfaces.layers.DataLayerInterface, address: int) -> Optional[Tuple[str, int]]:

@@ -29,19 +29,12 @@ def user_types(image: Image, space: AddressSpace) -> Structures:
 
     Args:
         space: a half of a process; the kernel gets the structures of its bitness
-
-    Raises:
-        tables.MissingTableError: our symbol table is not found
     """
     return image.service(UserTypes).types_of(space)
 
 
 def with_teb(image: Image, space: AddressSpace, teb: int) -> Structures:
-    """Returns the structures of user mode that fit a TEB: with them it holds its own address.
-
-    Raises:
-        tables.MissingTableError: our symbol table is not found
-    """
+    """Returns the structures of user mode that fit a TEB: with them it holds its own address."""
     candidates = image.process_generations(space.machine)
     if len(candidates) == 1:
         return candidates[0]
@@ -58,11 +51,7 @@ class UserTypes:
         self._chosen: Memo[AddressSpace, Structures] = Memo(self._choose, _MOST_KEPT)
 
     def types_of(self, space: AddressSpace) -> Structures:
-        """Returns the structures of one half of a process; the default of its bitness if nothing decides.
-
-        Raises:
-            tables.MissingTableError: our symbol table is not found
-        """
+        """Returns the structures of one half of a process; the default of its bitness if nothing decides."""
         candidates = self._image.process_generations(space.machine)
         if len(candidates) == 1 or not (space.peb and space.layer_name):
             return candidates[0]

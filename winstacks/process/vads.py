@@ -16,7 +16,7 @@ from ..memory.decode.pagetable import PAGE_SHIFT
 from ..memory.decode.structure import MissingMemberError
 from ..memory.image import AddressSpace, Image
 from .kernelobjects import VAD_ROOT, process_type
-from .processlist import ProcessList
+from .processlist import process_list
 from .regions import Region, Regions
 
 vollog = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class Vads:
         except MissingMemberError as error:
             if image.table_name:
                 vollog.warning(f"The VADs of processes cannot be read: {error}")
-        share = MOST_PER_PAGE * image.page_count // max(len(image.service(ProcessList).processes()), 1)
+        share = MOST_PER_PAGE * image.page_count // max(len(image.service(process_list).processes()), 1)
         self._most = max(min(MAX_VADS, share), FEW)
         self._last: Tuple[int, int, Tuple[List[Region], bool]] = (0, 0, ([], True))
         self.file_name = functools.lru_cache(MAX_NAMES)(self._file_name)

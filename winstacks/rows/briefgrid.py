@@ -100,11 +100,7 @@ _NARROW = {"Process": 15, "ImageFileName": 15, "OwnerProcess": 15}
 
 
 class _Shown:
-    """A value that renderers of text show in another form.
-
-    Attributes:
-        shown: that form
-    """
+    """A value that renderers of text show in another form."""
 
     shown: str
 
@@ -172,7 +168,6 @@ def tree(
     """Returns the grid of some columns, shortened where the pretty renderer prints it.
 
     Args:
-        shown: names of the columns to show, from left to right
         plugin: name of the plugin in TABLES; empty for none
     """
     kinds = [(name, int if kind is Hex else kind) for name, kind in _named(columns, shown)]

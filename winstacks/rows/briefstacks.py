@@ -19,10 +19,10 @@ from .brief import ELLIPSIS, symbol_lines
 
 RUNTIMES = frozenset(
     (
-        *("ntdll", "kernel32", "kernelbase", "wow64", "wow64cpu", "wow64win", "win32u", "nt", "hal"),
-        *("ucrtbase", "ucrtbased", "msvcrt", "msvcp140", "vcruntime140", "vcruntime140d", "verifier"),
+        "ntdll", "kernel32", "kernelbase", "wow64", "wow64cpu", "wow64win", "win32u", "nt", "hal",
+        "ucrtbase", "ucrtbased", "msvcrt", "msvcp140", "vcruntime140", "vcruntime140d", "verifier",
     )
-)
+)  # fmt: skip
 """Modules, in small letters, whose frames lead into a program's code or out of it: Windows' own and the
 C runtime."""
 

@@ -31,7 +31,7 @@ from ..memory.decode.status import status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..names.symbolizer import Symbolizer
-from ..process.processlist import ProcessList
+from ..process.processlist import process_list
 from ..process.spaces import AddressSpaces
 from ..stacklist.container import file_length
 from ..stacklist.frames import NamedFrame, NamedFrames, SpaceFrames
@@ -411,7 +411,7 @@ class Command(Generic[Step, Item]):
             yield UNREAD
         else:
             yield for_input(self.nothing, requested.input_kind(self.plugin))
-            if self.to_enable and not self.image.service(ProcessList).status:
+            if self.to_enable and not self.image.service(process_list).status:
                 yield for_input(self.to_enable, requested.input_kind(self.plugin)) + (
                     _ONLY_SELECTED.format("--pid" if self.requested.requested_ids("pid") else "--process")
                     if self.pids

@@ -37,8 +37,6 @@ class DumpEntry(NamedTuple):
 
     Attributes:
         level: 0 for a stream, 1 for a member or an entry of its list, 2 for a member of an entry
-        name, value: cells of Member and Value
-        address: address of what the entry describes
     """
 
     level: int

@@ -55,9 +55,9 @@ _RECORDS: Dict[str, Callable[[Minidump], Any]] = {
 _MEMORY = ("MemoryListStream", "Memory64ListStream")
 _COMMENTS = ("CommentStreamA", "CommentStreamW")
 _IN_HEXADECIMAL = (
-    *("EnabledFeatures", "ProcessCookie", "ExceptionRecord", "ExceptionAddress", "Flags"),
-    *("MinimumUserModeAddress", "MaximumUserModeAddress", "ActiveProcessorsAffinityMask"),
-)
+    "EnabledFeatures", "ProcessCookie", "ExceptionRecord", "ExceptionAddress", "Flags",
+    "MinimumUserModeAddress", "MaximumUserModeAddress", "ActiveProcessorsAffinityMask",
+)  # fmt: skip
 _DECODED = frozenset((*_LISTS, *_RECORDS, *LISTINGS, "MemoryListStream", "Memory64ListStream"))
 """Streams whose contents are shown by some rows."""
 

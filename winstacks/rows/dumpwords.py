@@ -37,12 +37,12 @@ _PLATFORMS = {
 }
 _PRODUCTS = {1: "VER_NT_WORKSTATION", 2: "VER_NT_DOMAIN_CONTROLLER", 3: "VER_NT_SERVER"}
 _SUITES = (
-    *((0x1, "VER_SUITE_SMALLBUSINESS"), (0x2, "VER_SUITE_ENTERPRISE"), (0x4, "VER_SUITE_BACKOFFICE")),
-    *((0x10, "VER_SUITE_TERMINAL"), (0x20, "VER_SUITE_SMALLBUSINESS_RESTRICTED")),
-    *((0x40, "VER_SUITE_EMBEDDEDNT"), (0x80, "VER_SUITE_DATACENTER"), (0x100, "VER_SUITE_SINGLEUSERTS")),
-    *((0x200, "VER_SUITE_PERSONAL"), (0x400, "VER_SUITE_BLADE"), (0x2000, "VER_SUITE_STORAGE_SERVER")),
-    *((0x4000, "VER_SUITE_COMPUTE_SERVER"), (0x8000, "VER_SUITE_WH_SERVER")),
-)
+    (0x1, "VER_SUITE_SMALLBUSINESS"), (0x2, "VER_SUITE_ENTERPRISE"), (0x4, "VER_SUITE_BACKOFFICE"),
+    (0x10, "VER_SUITE_TERMINAL"), (0x20, "VER_SUITE_SMALLBUSINESS_RESTRICTED"),
+    (0x40, "VER_SUITE_EMBEDDEDNT"), (0x80, "VER_SUITE_DATACENTER"), (0x100, "VER_SUITE_SINGLEUSERTS"),
+    (0x200, "VER_SUITE_PERSONAL"), (0x400, "VER_SUITE_BLADE"), (0x2000, "VER_SUITE_STORAGE_SERVER"),
+    (0x4000, "VER_SUITE_COMPUTE_SERVER"), (0x8000, "VER_SUITE_WH_SERVER"),
+)  # fmt: skip
 _INTEGRITY = {
     0: "SECURITY_MANDATORY_UNTRUSTED_RID",
     0x1000: "SECURITY_MANDATORY_LOW_RID",
@@ -55,16 +55,16 @@ _DUMP_TYPE = tuple(
     (1 << bit, f"MiniDump{name}")
     for bit, name in enumerate(
         (
-            *("WithDataSegs", "WithFullMemory", "WithHandleData", "FilterMemory", "ScanMemory"),
-            *("WithUnloadedModules", "WithIndirectlyReferencedMemory", "FilterModulePaths"),
-            *("WithProcessThreadData", "WithPrivateReadWriteMemory", "WithoutOptionalData"),
-            *("WithFullMemoryInfo", "WithThreadInfo", "WithCodeSegs", "WithoutAuxiliaryState"),
-            *("WithFullAuxiliaryState", "WithPrivateWriteCopyMemory", "IgnoreInaccessibleMemory"),
-            *("WithTokenInformation", "WithModuleHeaders", "FilterTriage", "WithAvxXStateContext"),
-            *("WithIptTrace", "ScanInaccessiblePartialPages", "FilterWriteCombinedMemory"),
+            "WithDataSegs", "WithFullMemory", "WithHandleData", "FilterMemory", "ScanMemory",
+            "WithUnloadedModules", "WithIndirectlyReferencedMemory", "FilterModulePaths",
+            "WithProcessThreadData", "WithPrivateReadWriteMemory", "WithoutOptionalData",
+            "WithFullMemoryInfo", "WithThreadInfo", "WithCodeSegs", "WithoutAuxiliaryState",
+            "WithFullAuxiliaryState", "WithPrivateWriteCopyMemory", "IgnoreInaccessibleMemory",
+            "WithTokenInformation", "WithModuleHeaders", "FilterTriage", "WithAvxXStateContext",
+            "WithIptTrace", "ScanInaccessiblePartialPages", "FilterWriteCombinedMemory",
         )
     )
-)
+)  # fmt: skip
 _TIME_ZONES = {0: "TIME_ZONE_ID_UNKNOWN", 1: "TIME_ZONE_ID_STANDARD", 2: "TIME_ZONE_ID_DAYLIGHT"}
 _EXCEPTION_FLAGS = ((0x1, "EXCEPTION_NONCONTINUABLE"),)
 _MISC = (

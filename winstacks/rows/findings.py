@@ -17,6 +17,7 @@ from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import ShortText, counted, with_address
 from ..memory.image import Image
 from ..options import CHECKS, SEVERITIES
+from ..stacklist.decode.keys import NO_KEYS
 from ..stacklist.imagefacts import identity
 from . import briefgrid
 from .grid import Cells, Grid, Row
@@ -66,12 +67,7 @@ def summary(image: Image, found: Iterable[Outcome], severity: Collection[str] = 
 def nothing_found(
     image: Image, found: Iterable[Outcome], severity: Collection[str], examined: Examined
 ) -> Iterator[Row]:
-    """Yields a row that says what was examined, if no finding has one of the severities.
-
-    Args:
-        found: the outcomes
-        severity: the severities to show
-    """
+    """Yields a row that says what was examined, if no finding has one of the severities."""
     findings = [outcome.finding for outcome in found if outcome.finding is not None]
     if any(finding.severity in severity for finding in findings):
         return
@@ -138,7 +134,7 @@ def _row(image: Image, found: Outcome) -> Cells:
     finding = found.finding
     assert finding is not None and found.check is not None
     space, evidence = finding.space, finding.evidence
-    keys = None if finding.stack is None else finding.stack.keys()
+    keys = NO_KEYS if finding.stack is None else finding.stack.keys()
     cells = {
         "Severity": finding.severity,
         "Confidence": finding.confidence,
@@ -155,7 +151,7 @@ def _row(image: Image, found: Outcome) -> Cells:
         "Group": found.story,
         "Next": next_command(image, found),
         "Technique": finding.technique or found.check.technique,
-        "StackKey": None if keys is None else keys.stack,
+        "StackKey": keys.stack,
         "TraceId": finding.trace_id,
     }
     return _cells(image, cells, finding.status)
@@ -191,9 +187,6 @@ def chosen(
     plugin: interfaces.plugins.PluginInterface, option: str, choices: Collection[str]
 ) -> Tuple[str, ...]:
     """Returns the words that the user gave to an option.
-
-    Args:
-        option: name of an option that takes a list of words
 
     Raises:
         RenderException: a word does not exist

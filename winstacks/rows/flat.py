@@ -36,11 +36,7 @@ _ABSENT = {
 
 
 class FlatCommand(StackCommand):
-    """The work of a plugin that shows all stacks of an image, from every source.
-
-    Attributes:
-        table: name of the flat table whose rows the plugin shows
-    """
+    """The work of a plugin that shows all stacks of an image, from every source."""
 
     table = ""
     things = "stacks"

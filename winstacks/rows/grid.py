@@ -86,9 +86,6 @@ class Grid:
     def maker(self, *names: str) -> Callable[..., Cells]:
         """Returns a function that makes a row from the cells of the named columns, in their order.
 
-        Args:
-            names: columns, each once
-
         Raises:
             ValueError: a column does not exist or is named twice
         """
@@ -100,7 +97,6 @@ class Grid:
         """Returns a function like `maker` that takes values: the types of columns give the cells their form.
 
         Args:
-            names: columns, each once
             unreadable: columns in which None is a value that cannot be read; elsewhere it does not exist
             mask: bits of an address that the columns show
         """
@@ -127,9 +123,6 @@ class Grid:
 
         A listing may have two hundred thousand of these rows. For speed the compiled code builds each row as
         one tuple without a function call.
-
-        Args:
-            names: columns, each once
 
         Raises:
             ValueError: a column does not exist or is named twice

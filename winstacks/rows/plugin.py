@@ -72,9 +72,6 @@ def tree(
 def shown_columns(plugin: interfaces.plugins.PluginInterface, table: str) -> Sequence[str]:
     """Returns the columns that --columns names, or else the columns of --brief; empty for all.
 
-    Args:
-        table: its name in TABLES
-
     Raises:
         RenderException: --columns names a column that the plugin lacks
     """
@@ -101,7 +98,6 @@ def columns_tree(
 
     Args:
         shown: names of the columns to show; empty for all
-        table: name of the plugin in TABLES
     """
     if plugin.config.get("brief", False):
         return briefgrid.tree(columns, shown, rows, table)

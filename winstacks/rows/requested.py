@@ -21,10 +21,10 @@ from ..memory.decode.machine import Machine, UnsupportedMachineError, machines_o
 from ..memory.image import AddressSpace, Image
 from ..memory.imagelayer import ImageLayer
 from ..minidump.decode.platform import OtherSystemError
-from ..names.modulefiles import GivenFiles, ModuleFiles, module_files
-from ..names.pdbfiles import GivenPdbs, PdbFiles, pdb_files
+from ..names.modulefiles import GivenFiles, module_files
+from ..names.pdbfiles import GivenPdbs, pdb_files
 from ..options import DUMP
-from ..process.processlist import ProcessList
+from ..process.processlist import process_list
 from ..process.spaces import AddressSpaces
 from ..process.threads import Threads
 
@@ -105,20 +105,18 @@ def open_image(plugin: interfaces.plugins.PluginInterface) -> Image:
     give_files(opened, plugin.config.get("binaries") or ())
     pdb_folders = plugin.config.get("symbols_from", None)
     if pdb_folders:
-        pdbs: PdbFiles = GivenPdbs(pdb_folders)
-        opened.provide(pdb_files, pdbs)
+        opened.providing(pdb_files)(GivenPdbs(pdb_folders))
     if dump is not None:
         return opened
     if plugin.config.get("scan_processes", False) or plugin.config.get("scan", False):
-        opened.service(ProcessList).scan()
+        opened.service(process_list).scan()
     return opened
 
 
 def give_files(image: Image, folders: Sequence[str]) -> None:
     """Makes the files in some folders available to the modules of an image; called before it is read."""
     if folders:
-        files: ModuleFiles = GivenFiles(folders)
-        image.provide(module_files, files)
+        image.providing(module_files)(GivenFiles(folders))
 
 
 _SELECTING = ("address", "find", "unbacked", "leaks", "held", "contended", "index", "handle")

@@ -27,14 +27,14 @@ from .dumplists import DumpEntry
 from .grid import Hex
 
 _HEXADECIMAL = (
-    *("DirectoryTableBase", "PfnDataBase", "PsLoadedModuleList", "PsActiveProcessHead", "MachineImageType"),
-    *("KdDebuggerDataBlock", "MiniDumpFields", "SuiteMask"),
-)
+    "DirectoryTableBase", "PfnDataBase", "PsLoadedModuleList", "PsActiveProcessHead", "MachineImageType",
+    "KdDebuggerDataBlock", "MiniDumpFields", "SuiteMask",
+)  # fmt: skip
 _SECOND = 10_000_000
 _PARTS = (
-    *("Mm", "UnloadedDrivers", "Prcb", "Process", "Thread", "CallStack"),
-    *("DriverList", "StringPool", "BrokenDriver", "DataPage", "DebuggerData", "DataBlocks"),
-)
+    "Mm", "UnloadedDrivers", "Prcb", "Process", "Thread", "CallStack",
+    "DriverList", "StringPool", "BrokenDriver", "DataPage", "DebuggerData", "DataBlocks",
+)  # fmt: skip
 _SIZES = {
     "CallStack": "SizeOfCallStack",
     "StringPool": "StringPoolSize",

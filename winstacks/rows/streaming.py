@@ -29,7 +29,6 @@ def visitor(grid: Any, function: Any, collected: Any) -> Optional[Visitor]:
     """Returns the function that visits each row of a grid once, in place of a renderer's own.
 
     Args:
-        function: the renderer's function that visits rows
         collected: what the renderer passes to it at first
 
     Returns:
@@ -60,7 +59,6 @@ class _Batches:
 
     Args:
         visit: the renderer's function that visits rows
-        collected: rows by path, and the rows of the top level
         enough: number of rows
     """
 

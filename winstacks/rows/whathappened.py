@@ -22,15 +22,15 @@ MOST = 10
 """The most rows."""
 
 _OF_PROCESS = (
-    *(StatusCode.OFFSET_UNKNOWN, StatusCode.NOT_IN_THE_DUMP, StatusCode.ATTACHED, StatusCode.CONTRADICTED),
+    StatusCode.OFFSET_UNKNOWN, StatusCode.NOT_IN_THE_DUMP, StatusCode.ATTACHED, StatusCode.CONTRADICTED,
     StatusCode.HEADER_ONLY,
-)
+)  # fmt: skip
 """Status words of a stack that belong to its process or thread."""
 
 _DOUBTFUL = (
-    *(StatusCode.MODULE_LIST_INCOMPLETE, StatusCode.MODULE_LIST_NOT_IN_THE_FILE),
+    StatusCode.MODULE_LIST_INCOMPLETE, StatusCode.MODULE_LIST_NOT_IN_THE_FILE,
     StatusCode.VADS_INCOMPLETE,
-)
+)  # fmt: skip
 """Status words of a name that may be wrong."""
 
 

@@ -20,7 +20,7 @@ from volatility3.framework.layers import intel, segmented
 from ..memory import bulk
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.image import Image
-from ..process.processlist import CID_TABLE, CidTable, ProcessList, page_tables, process_member
+from ..process.processlist import CID_TABLE, CidTable, page_tables, process_list, process_member
 
 vollog = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ def _segments(image: Image, layer: segmented.NonLinearlySegmentedLayer) -> Itera
 
 def _places(image: Image) -> Iterator[int]:
     """Yields physical addresses of page tables, processes, threads, kernel stacks and PspCidTable."""
-    processes = [process.eprocess for process in image.service(ProcessList).processes()]
+    processes = [process.eprocess for process in image.service(process_list).processes()]
     members = (process_member(image, eprocess, "Pcb.DirectoryTableBase") for eprocess in processes)
     roots = {page_tables(image, member) & _PAGE & _ADDRESS for member in members if member is not None}
     # The highest root alone is not a proof: one altered member would make any image look cut.

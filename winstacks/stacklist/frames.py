@@ -58,13 +58,8 @@ class FrameDetails(NamedTuple):
     """The facts about the address of a frame in addition to its name.
 
     Attributes:
-        part: part of the frame in the keys of its stack
-        status: status of the address and its module
         protection: protection of the memory, as its VAD states it
         module: name of its module, as in Symbol; None if it is in no module
-        path: path of the module's file
-        stamp: TimeDateStamp of the module
-        size: SizeOfImage of the module
         rva: the address relative to the module's base
         displacement: bytes from the function's start
     """

@@ -26,7 +26,7 @@ from ..memory.decode.statuscodes import StatusCode, words_that
 from ..memory.decode.statusmeanings import Means
 from ..memory.decode.text import printable
 from ..memory.image import Image
-from ..process.processlist import ProcessList
+from ..process.processlist import process_list
 from ..process.spaces import AddressSpaces
 from . import machine
 from .clockcheck import NewestTime, merged
@@ -88,7 +88,6 @@ class Totals:
 
         Args:
             here: whether the image holds the stack
-            missing: number of missing stacks for which the row stands
         """
         self.known[kind] = self.known.get(kind, 0) + here + missing
         self.read[kind] = self.read.get(kind, 0) + here
@@ -200,7 +199,6 @@ def _crash_facts(crash: Optional[Crash]) -> Facts:
     stack, place, driver = crash.stack, crash.place, crash.driver
     if stack is None:
         return facts
-    stack_keys = stack.keys()
     return {
         **facts,
         "CrashAddress": None if place is None else f"{place.address:#x}",
@@ -211,7 +209,7 @@ def _crash_facts(crash: Optional[Crash]) -> Facts:
         "CrashProcess": stack.space.known_name,
         "CrashTID": stack.tid,
         "CrashTraceId": stack.trace_id,
-        "CrashKey": None if stack_keys is None else stack_keys.stack,
+        "CrashKey": stack.keys().stack,
         "CrashStack": stack_text(stack.frames),
     }
 
@@ -234,7 +232,7 @@ def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = Fals
     length = image.service(file_length)
     identity_facts, facts = image.service(identity), image.service(machine.machine_facts)
     kernel, input_facts = facts.kernel(), facts.input()
-    process_statuses = [process.status for process in image.service(ProcessList).processes()]
+    process_statuses = [process.status for process in image.service(process_list).processes()]
     spaces = [space for space in AddressSpaces.list_spaces(image) if not space.kernel and not space.wow64]
     name = facts.computer_name(spaces)
     digests = [sha256(file) if hashes else None for file in identity_facts.files]
@@ -245,7 +243,7 @@ def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = Fals
     )
     image_status = status(
         merged(identity_facts.status, clock_status),
-        image.service(ProcessList).status,
+        image.service(process_list).status,
         name.status,
         StatusItem(StatusCode.FILE_NOT_HASHED, unhashed) if unhashed else NOTHING,
         StatusItem(StatusCode.FILE_CUT, length.share) if length.truncated else NOTHING,

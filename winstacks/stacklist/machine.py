@@ -47,10 +47,10 @@ _MAX_BUILD_LAB = 128
 
 SYSTEM_PROCESSES = frozenset(
     (
-        *("smss.exe", "csrss.exe", "wininit.exe", "winlogon.exe", "services.exe", "lsass.exe", "lsm.exe"),
-        *("svchost.exe", "spoolsv.exe"),
+        "smss.exe", "csrss.exe", "wininit.exe", "winlogon.exe", "services.exe", "lsass.exe", "lsm.exe",
+        "svchost.exe", "spoolsv.exe",
     )
-)
+)  # fmt: skip
 """Programs that Windows itself runs in session 0."""
 
 _COMPLETENESSES = {6: KERNEL_PAGES, 7: ACTIVE_PAGES}
@@ -111,7 +111,6 @@ class Input(NamedTuple):
         bug_check: code with which Windows stopped; None if the input is no crash dump
         parameters: the four parameters of the bug check; none without one
         exception: ExceptionCode for which a process was dumped, None without one
-        exception_parameters: ExceptionInformation of that exception
     """
 
     kind: str

@@ -14,6 +14,7 @@ from ..memory.decode.memo import Memo
 from ..memory.decode.status import has_status
 from ..memory.decode.statuscodes import words_that
 from ..memory.decode.statusmeanings import Means
+from ..memory.decode.text import symbol_globs
 from .frames import MAX_FRAMES, NamedFrame
 
 _NAMELESS = words_that(Means.NAME_INCOMPLETE)
@@ -30,11 +31,7 @@ _PLACE = re.compile(r"(?:\+0x[0-9a-fA-F]+)?(?: 0x[0-9a-fA-F]+)?\Z")
 
 
 class Judged(NamedTuple):
-    """Judgements of a `Selection`.
-
-    Attributes:
-        others: Symbols that did not match
-    """
+    """Judgements of a `Selection`."""
 
     widened: bool
     doubtful: int
@@ -45,8 +42,7 @@ class Selection:
     """The options `--find` and `--unbacked`, which plugins that list stacks have.
 
     Args:
-        find: a glob for `Symbol` (case does not matter); None or empty selects all. A text with neither `*`
-            nor `+` is a name, which matches at any offset
+        find: a text for `symbol_globs` (case does not matter); None or empty selects all
         unbacked: whether to select only stacks with a frame that no image, no mapped file and no other
             address space backs
 
@@ -61,12 +57,12 @@ class Selection:
 
     def __init__(self, find: Optional[str] = None, unbacked: bool = False) -> None:
         self.find = find or ""
-        self.wider = f"*!{find}" if find and "!" not in find else ""
+        typed, wider = symbol_globs(self.find)
+        self.wider = wider[0] if find and wider else ""
         self.widened = False
         self.doubtful = 0
-        any_offset = not set("*+") & set(self.find)
-        self._pattern = _compiled(find, any_offset) if find else None
-        self._wider = _compiled(self.wider, any_offset) if self.wider else None
+        self._pattern = _compiled(typed) if find else None
+        self._wider = _compiled(wider) if self.wider else None
         self._others: Set[str] = set()
         self._judges: List[Callable[[NamedFrame], Optional[bool]]] = []
         if find:
@@ -170,6 +166,5 @@ def _is_unbacked(frame: NamedFrame) -> Optional[bool]:
     return None if frame.name is None else frame.unbacked
 
 
-def _compiled(glob: str, any_offset: bool) -> Pattern[str]:
-    globs = [glob, f"{glob}+0x*"] if any_offset else [glob]
+def _compiled(globs: List[str]) -> Pattern[str]:
     return re.compile("|".join(map(fnmatch.translate, globs)), re.IGNORECASE)

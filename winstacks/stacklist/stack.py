@@ -91,7 +91,6 @@ class StackRecord(NamedTuple):
         frames: named addresses, innermost first
         walked: frames as the walk found them, in the same order; empty for recorded addresses
         tid: TID of the thread, of the lock's owner, or of the thread that caused the event
-        event: operation on a handle or an object
         counted: number of occurrences; None for a row without a stack
         size: bytes of the heap blocks that are counted
         depth: number of return addresses as stored; None if unknown
@@ -149,12 +148,12 @@ class StackRecord(NamedTuple):
         """The numbers of the frames that rows and pictures show."""
         return shown_numbers(len(self.frames))
 
-    def modules(self, stack_keys: Optional[StackKeys]) -> Optional[str]:
+    def modules(self, stack_keys: StackKeys) -> Optional[str]:
         """Returns the column Modules.
 
         All frames of a recorded stack are part of its keys (`stack_keys`), which then hold the text.
         """
-        if stack_keys is not None and not self.walked:
+        if not self.walked:
             return stack_keys.text
         return keys.merged(map(_part, self.frames)) if self.frames else None
 
@@ -204,8 +203,8 @@ class StackRecord(NamedTuple):
         lost = has_status(self.status, StatusCode.NOT_IN_THE_DUMP)
         return has_status(self.status, StatusCode.EXCEPTION) and not lost
 
-    def keys(self) -> Optional[StackKeys]:
-        """Returns the keys; None if no frame is left for them.
+    def keys(self) -> StackKeys:
+        """Returns the keys.
 
         The keys leave out frame 0 of an interrupted thread, because it is arbitrary; they keep it where the
         thread crashed, because a dump of a crash is about that frame.

@@ -53,7 +53,7 @@ class FlatTables:
         """Returns the row of a stack, in the order of TRACES."""
         space, thread, keys = stack.space, stack.thread, stack.keys()
         offset, created = self._processes[space.eprocess]
-        exact = keys is None or keys.quality == EXACT
+        exact = keys.quality in (None, EXACT)
         started = None if thread is None or thread.create_time is None else moment(thread.create_time)
         return (
             self._image_id,
@@ -74,9 +74,9 @@ class FlatTables:
             stack.size,
             stack.depth,
             stack.hash,
-            None if keys is None else keys.stack,
-            None if keys is None else keys.shape,
-            None if keys is None else keys.quality,
+            keys.stack,
+            keys.shape,
+            keys.quality,
             stack.unbacked,
             stack.guessed,
             self._stack_text(stack),

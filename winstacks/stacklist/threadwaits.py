@@ -44,10 +44,8 @@ class WaitRow(NamedTuple):
         awaited: what the thread waits for; None for a deadlock
         end: where the chain behind the thread ends, a word of `words.CHAIN_ENDS`
         deadlock: number of the deadlock to which the thread belongs; None if it is in none
-        trace_id: TraceId of the stack that shows the wait
         symbol: name of the code that asked for the wait
         evidence: facts that a second examiner can check
-        status: what is doubtful
     """
 
     wait: ThreadWait
@@ -72,8 +70,6 @@ class ThreadWaits:
     """Gathers the waits of threads.
 
     Args:
-        symbolizer: names addresses
-        frames: the named frames
         pids: the processes that are listed; all if empty
         tids: the threads that are listed; all if empty
     """

@@ -107,11 +107,7 @@ class StackCollector:
     def list_stacks(
         self, stack_filter: StackFilter = EVERYTHING, totals: Optional[Totals] = None
     ) -> Iterator[StackRecord]:
-        """Yields the requested stacks, and a row for those that cannot be read.
-
-        Raises:
-            tables.MissingTableError: if a symbol table of this library is missing
-        """
+        """Yields the requested stacks, and a row for those that cannot be read."""
         totals = totals or Totals()
         for portion in self.portions(stack_filter, totals):
             yield from self.stacks_of(portion, stack_filter, totals)
@@ -149,8 +145,7 @@ class StackCollector:
             totals.lacks(process, status(stack.space.remark, stack.space.status))
 
     def portions(self, stack_filter: StackFilter, totals: Totals) -> Iterator[Portion]:
-        """Yields the portions of the requested stacks. A missing kernel symbol costs only the kinds that need
-        it."""
+        """Yields the portions of the requested stacks. A missing symbol costs only the kinds that need it."""
         if stack_filter.has(*THREAD_KINDS):
             totals.walked_threads = True
             yield from self._image.possible(self._portions_of_threads(stack_filter))
@@ -237,11 +232,7 @@ class StackCollector:
 
 
 class ThreadStacks:
-    """Walks the stacks of threads.
-
-    Args:
-        watch: called for each thread, after its stacks were yielded
-    """
+    """Walks the stacks of threads."""
 
     def __init__(
         self,
@@ -297,7 +288,6 @@ class ThreadStacks:
         """Yields rows for the stacks of a thread, or of several threads, that cannot be read.
 
         Args:
-            thread: the thread, or the row that stands for a list
             kinds: kinds of stacks to report in addition to user-mode stacks
         """
         space = thread.space

@@ -72,8 +72,7 @@ class Cpu64(IntelCpu[Registers]):
         return WalkStart(self, registers, False)
 
     def merge_nonvolatile(self, registers: Registers, border: UserTransition) -> Registers:
-        """Returns user-mode registers, completed by the non-volatile ones that were saved on the kernel
-        stack."""
+        """Returns user-mode registers, completed by the non-volatile ones saved on the kernel stack."""
         if not isinstance(border.registers, Registers) or not border.sure:
             return registers
         pairs = zip(registers.general, border.registers.general)

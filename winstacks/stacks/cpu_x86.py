@@ -41,8 +41,7 @@ class Cpu86(IntelCpu[Registers32]):
         return Registers32(state.registers["Rip"], state.registers["Rsp"], state.registers.get("Rbp"))
 
     def switched(self, frame: Structure, data: Buffer, address: int) -> Registers32:
-        """Returns the registers of the caller of SwapContext; SwapContext's own frame follows the switch
-        frame."""
+        """Returns the registers of SwapContext's caller; SwapContext's own frame follows the switch frame."""
         saved = frame.view(data)
         sp, slot = (address + frame.offset(name) for name in ("CallerEbp", "CallerReturn"))
         return Registers32(saved["Return"], sp, saved["CallerEbp"], return_slot=slot)

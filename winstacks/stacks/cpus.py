@@ -67,7 +67,6 @@ class WalkContext:
     Args:
         may_execute: returns whether an address outside all modules may be code
         own_copy: returns whether the process has changed the module code at an address
-        read_code: reads 32-bit code of the address space
         budget: number of 32-bit instructions that may be followed in the image
         refused: addresses at which the processor refused to execute
 
@@ -144,8 +143,7 @@ class Cpu(abc.ABC, Generic[R]):
     machine: Machine
 
     tells_registers = False
-    """Whether a walk recovers more registers of a frame than the stack pointer and the instruction
-    pointer."""
+    """Whether a walk recovers more registers of a frame than stack and instruction pointer."""
 
     def __init__(self, image: Image) -> None:
         self.types = register_types(image, self.machine)
@@ -193,8 +191,7 @@ class Cpu(abc.ABC, Generic[R]):
         return registers
 
     def saved_registers(self, state: TrapState) -> Optional[AnyRegisters]:
-        """Returns the registers that a trap frame holds, beside its machine frame on x64; None if there are
-        none."""
+        """Returns the registers that a trap frame holds (x64: beside its machine frame); None if none."""
         return None
 
     def saved(self, trap_frame: Structure) -> int:

@@ -94,8 +94,7 @@ class KernelWalks:
         return self._contexts.with_doubts(state, stacks + _of_processor(processor))
 
     def saved(self, state: TrapState) -> int:
-        """Returns the address by which walks identify a trap frame: on x64 the address of its machine
-        frame."""
+        """Returns the address by which walks identify a trap frame: on x64 its machine frame's."""
         return state.address + self._saved
 
     def pieces(self, thread: Thread, states: Sequence[TrapState]) -> Iterator[KernelWalk]:
@@ -135,15 +134,13 @@ class KernelWalks:
         return self._walkers.walk(thread.space, start, stacks, dict(self._traps(self.states(thread, True))))
 
     def passed_trap_frames(self, thread: Thread) -> Set[int]:
-        """Returns the addresses, in the form of `saved`, of the trap frames that walks up a thread's stack
-        pass."""
+        """Returns the addresses, as in `saved`, of the trap frames that walks up a thread's stack pass."""
         walks = [piece.walk for piece in self.pieces(thread, self.states(thread))]
         borders = {walk.border.trap for walk in walks if walk.border is not None}
         return borders.union(frame.trap for walk in walks for frame in walk.frames)
 
     def registers(self, thread: Thread) -> Dict[int, AnyRegisters]:
-        """Returns the registers that walks recover at each trap frame of a thread, by address of the trap
-        frame."""
+        """Returns the registers that walks recover at each trap frame of a thread, by its address."""
         registers = {}
         for piece in self.pieces(thread, self.states(thread)):
             for frame in piece.walk.frames:

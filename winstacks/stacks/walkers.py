@@ -78,11 +78,7 @@ class Cpus:
         self._cpus: Dict[Machine, AnyCpu] = {}
 
     def for_machine(self, machine: Machine) -> AnyCpu:
-        """Returns the processor, or the mode of a processor, for a machine.
-
-        Raises:
-            tables.MissingTableError: our table of the machine's structures is missing
-        """
+        """Returns the processor, or the mode of a processor, for a machine."""
         if machine not in self._cpus:
             self._cpus[machine] = _CPUS[machine](self._image)
         return self._cpus[machine]
@@ -157,15 +153,13 @@ class StackWalkers:
     def callback_return(
         self, space: AddressSpace, segments: Sequence[KernelStackSegment], callee: int
     ) -> Optional[AnyStart]:
-        """Returns the kernel state to which a callback to user mode will return; see
-        `Cpu.callback_return`."""
+        """Returns the kernel state to which a callback will return; see `Cpu.callback_return`."""
         return self.cpus.for_machine(space.machine).callback_return(
             self._walk_context(space), segments, callee
         )
 
     def memory(self, space: AddressSpace) -> Memory:
-        """Returns the memory of an address space (only the kernel's half if the user's half has no page
-        tables)."""
+        """Returns the memory of an address space; without page tables of the user's half, the kernel's."""
         return self._walk_context(space).memory
 
     def _walk_context(self, space: AddressSpace) -> WalkContext:
@@ -234,8 +228,7 @@ class _Modules:
         return [low for low, _, _ in self._spans]
 
     def find_code(self, address: int) -> Optional[CodeImage]:
-        """Returns the module, or the code generated at run time, that holds an address; None if neither
-        does."""
+        """Returns the module, or the code generated at run time, that holds an address; None if neither."""
         known_module = self._names.module_at(address)
         if known_module is None:
             return self._find_dynamic(address)

@@ -63,8 +63,7 @@ class CreatorTraces:
     def _resolve_in_database(
         self, database: Optional[Database], requested: Set[int], stored_in_16_bits: bool
     ) -> Dict[int, RecordedStack]:
-        """Returns a stack for each requested index: from a database, or a placeholder that says why there is
-        none."""
+        """Returns a stack for each requested index: from a database, or a placeholder that says why not."""
         opened = None if database is None else self._databases.open_database(database)
         if database is None or database.header is None or opened is None:
             why = StatusCode.NO_DATABASE if database is None else StatusCode.DATABASE_UNREADABLE

@@ -51,11 +51,7 @@ class Databases:
         self._search = databasesearch.Search()
 
     def layouts(self, space: AddressSpace) -> Layouts:
-        """Returns the layouts of a space's bitness.
-
-        Raises:
-            tables.MissingTableError: when one of our symbol tables is missing
-        """
+        """Returns the layouts of a space's bitness."""
         if space.machine not in self._layouts:
             self._layouts[space.machine] = Layouts(self._image, space.machine)
         return self._layouts[space.machine]

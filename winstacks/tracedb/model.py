@@ -61,9 +61,6 @@ class Layouts:
     Attributes:
         std: one layout of a Stack Trace Database for each table `std-<version>-<arch>`
         heaplogs: the layouts of the heap's trace log, the newest first
-
-    Raises:
-        tables.MissingTableError: when one of our symbol tables is missing
     """
 
     def __init__(self, image: Image, machine: Machine) -> None:

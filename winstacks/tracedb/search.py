@@ -182,8 +182,7 @@ def find_logs(starts: Iterable[int], reader: Reader, layouts: Layouts) -> Tuple[
 
 
 def _log_addresses(memory: Extents, start: int, width: int) -> Iterator[int]:
-    """Yields the addresses of present memory at which a log may begin: aligned, with a pointer that is not
-    0."""
+    """Yields the present addresses at which a log may begin: aligned, with a pointer other than 0."""
     step = LOG_ALIGNMENT[width]
     for low, data in memory.runs:
         skip = (start - low) % step
@@ -198,8 +197,7 @@ def may_be_log(memory: Extents, address: int, layouts: Iterable[HeapLogLayout]) 
 
 
 def _may_be_log(memory: Extents, address: int, layout: HeapLogLayout) -> bool:
-    """Returns whether a log may begin at an address: its lookaside list and its record count are
-    plausible."""
+    """Returns whether a log may begin at an address: its lookaside list and record count are plausible."""
     head = memory.read(address, layout.trace_count.offset + layout.pointer_size)
     if head is None:
         return False

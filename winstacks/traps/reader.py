@@ -176,8 +176,7 @@ class TrapReader:
         self._members = members
 
     def window(self, address: int) -> Extents:
-        """Reads the memory that decoding a frame at an address needs: the frame, and _BELOW bytes below
-        it."""
+        """Reads the memory that decoding a frame needs: the frame, and _BELOW bytes below it."""
         start = max(address - _BELOW, 0)
         return self._memory.load(start, address - start + self.kernel.layout.size)
 

@@ -90,11 +90,7 @@ def state_without_registers(thread: Thread, origin: str) -> TrapState:
 
 
 def register_types(image: Image, machine: Machine) -> Structures:
-    """Returns our table of the structures in which Windows saves registers and that no build has changed.
-
-    Raises:
-        tables.MissingTableError: our table is missing
-    """
+    """Returns our table of the structures in which Windows saves registers and that no build has changed."""
     return image.our_generations("context", machine)[0]
 
 
@@ -105,11 +101,7 @@ def context_registers(image: Image, data: bytes) -> Optional[Mapping[str, int]]:
 
 
 def context_layouts(image: Image, machine: Machine) -> Tuple[ContextLayout, ...]:
-    """Returns the possible layouts of a CONTEXT of a bitness; ContextFlags decide which one a CONTEXT has.
-
-    Raises:
-        tables.MissingTableError: our table is missing
-    """
+    """Returns the possible layouts of a CONTEXT of a bitness; ContextFlags decide which one a CONTEXT has."""
     return image.service(_ContextLayouts).of_machine[machine]
 
 

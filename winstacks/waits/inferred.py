@@ -23,9 +23,9 @@ from .records import Awaited, WaitOwner
 from .userside import SymbolOf, UserSide
 
 _FUNCTIONS = (
-    *("rtlentercriticalsection", "rtlpentercriticalsection", "rtlpwaitoncriticalsection"),
+    "rtlentercriticalsection", "rtlpentercriticalsection", "rtlpwaitoncriticalsection",
     "rtlpwaitforcriticalsection",
-)
+)  # fmt: skip
 """Prefixes of the functions that take critical sections, in lower case."""
 
 _MOST_FRAMES = 8

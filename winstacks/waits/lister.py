@@ -71,10 +71,8 @@ class ProcessWaits(NamedTuple):
     """The waits of a process.
 
     Attributes:
-        threads: all its threads
         others: where a chain ends that comes to one of the other threads, by TID: a word of
             `words.CHAIN_ENDS`
-        status: what makes the list of threads incomplete
         lost: why no frame is known of some stacks; their threads may wait for anything
     """
 
@@ -106,7 +104,6 @@ class WaitLister:
 
     Args:
         locks: lists the locks of the kernel or of one half of a process; called if a thread may wait for one
-        symbol: names addresses, for a caller that keeps names
     """
 
     def __init__(

@@ -73,11 +73,7 @@ class UserStack(NamedTuple):
 
 
 class UserSide:
-    """The waits of one half of a process.
-
-    Args:
-        names: names of the PEB's locks by their addresses
-    """
+    """The waits of one half of a process."""
 
     def __init__(self, view: ProcessView, waits: UserWaits, names: Dict[int, str]) -> None:
         self.view = view
@@ -112,11 +108,7 @@ class UserSides:
         self._limits = image.service(UserStacks)
 
     def of_half(self, space: AddressSpace, stacks: Sequence[UserStack]) -> Optional[UserSide]:
-        """Returns the waits of one half of a process; None if its memory cannot be read.
-
-        Args:
-            stacks: where each of its threads stands there
-        """
+        """Returns the waits of one half of a process; None if its memory cannot be read."""
         if not space.layer_name or space.kernel:
             return None
         image, memory = self._image, self._image.memory(space)

@@ -16,7 +16,7 @@ from winstacks.columns.words import PRIVATE
 from winstacks.findings.checks import unbacked
 from winstacks.findings.code.neighbours import vendor_neighbour
 from winstacks.findings.facts import CheckFacts
-from winstacks.findings.finding import Finding, unbacked_frames
+from winstacks.findings.finding import Finding, frame_places
 from winstacks.names.symbolizer import AddressNamer, Symbolizer
 from winstacks.stacklist.stack import StackRecord
 from winstacks.stacklist.traces import StackCollector
@@ -119,7 +119,7 @@ def test_regions_are_gone_through_once_for_a_process(
     process = facts.namer(stack.space).process
     listed = Listed(process.vads)
     monkeypatch.setattr(AddressNamer, "process", process._replace(vads=listed))
-    places = [place for place in unbacked_frames(stack) if place.name.backing == PRIVATE]
+    places = [place for place in frame_places(stack) if place.name.backing == PRIVATE]
     neighbours = [vendor_neighbour(stack, place, facts) for place in places]
     assert [neighbour.belongs for neighbour in neighbours if neighbour] == DEEP * [True]
     assert listed.passes < 8

@@ -81,8 +81,7 @@ def name_of(
     folder.mkdir(exist_ok=True)
     opened = context.open_image(kernel.image(), folder)
     if files is not None:
-        given_files: ModuleFiles = GivenFiles([str(files)])
-        opened.image.provide(module_files, given_files)
+        opened.image.providing(module_files)(GivenFiles([str(files)]))
     space = next(space for space in AddressSpaces.list_spaces(opened.image) if space.pid == pid)
     return Symbolizer(opened.image).for_space(space).name(at)
 

@@ -169,7 +169,7 @@ def test_a_small_dump_has_its_crash_and_refuses_what_it_lacks(
     with winstacks.open(path) as dump:
         crash = dump.crash()
         assert crash is not None and crash.stack is not None and crash.code == smalldumps.CODE
-        assert crash.stack.frames and crash.stack.keys() is not None
+        assert crash.stack.frames and crash.stack.keys().stack
         assert only(dump.threads()).tid is not None
         for refused in (dump.locks, dump.heaps):
             with pytest.raises(winstacks.InputError, match="A small kernel dump has the kernel stack of one"):

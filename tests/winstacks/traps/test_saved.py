@@ -14,7 +14,7 @@ from winstacks.memory.decode.machine import Machine
 from winstacks.memory.decode.status import text
 from winstacks.memory.image import AddressSpace
 from winstacks.names.symbolizer import Symbolizer
-from winstacks.process.thread import SavedContext, Thread, ThreadLists, user_thread
+from winstacks.process.thread import SavedContext, Thread, user_thread
 from winstacks.process.threads import threads
 from winstacks.stacks.lister import StackLister
 from winstacks.traps.lister import TrapStates
@@ -44,8 +44,7 @@ class OneThread:
 def test_a_context_of_a_half_that_is_not_known(wow64: Optional[AddressSpace], word: str) -> None:
     """It has its row all the same, and its stack a row that says why it is not walked."""
     image = bare.image(8)
-    lists: ThreadLists = OneThread(wow64)
-    image.provide(threads, lists)
+    image.providing(threads)(OneThread(wow64))
     symbolizer = Symbolizer(image)
     state = only(TrapStates.list_states(image, symbolizer))
     assert (state.arch, state.registers["Rip"], state.mode) == ("x86", 0x401000, "user")

@@ -22,7 +22,7 @@ from ...process.regions import WINDOWS, is_beneath
 from ...stacklist.stack import StackRecord
 from ..code.explanations import explained, untold
 from ..facts import CheckFacts
-from ..finding import NONE_KNOWN, OF_MEMORY, Check, Finding, FramePlace, place_finding, unbacked_frames
+from ..finding import NONE_KNOWN, OF_MEMORY, Check, Finding, FramePlace, frame_places, place_finding
 
 NAME = "foreign_handle"
 
@@ -85,11 +85,11 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
 def _caller(stack: StackRecord, facts: CheckFacts) -> Tuple[Optional[FramePlace], str, str]:
     """Returns the innermost suspect frame, its severity, and its innocent explanation."""
     space = stack.acting or stack.space
-    for place in unbacked_frames(stack, PRIVATE):
+    for place in frame_places(stack, PRIVATE):
         if facts.is_user(place.at):
             severity, _, innocent = explained(space, place.at, facts)
             return place, severity, innocent
-    for place in unbacked_frames(stack, IMAGE, MAPPED):
+    for place in frame_places(stack, IMAGE, MAPPED):
         path = place.frame.details.path
         if facts.is_user(place.at) and path and not is_beneath(path, _FOLDERS):
             return place, LOW, f"a program outside Windows' folders: {path}"

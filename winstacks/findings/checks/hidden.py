@@ -13,7 +13,7 @@ from ...memory.decode.structure import MissingMemberError
 from ...memory.decode.text import counted
 from ...memory.image import AddressSpace
 from ...process.handletables import HandleTables
-from ...process.processlist import CID_TABLE, POOL_SCAN, CidTable, ProcessList, process_member
+from ...process.processlist import CID_TABLE, POOL_SCAN, CidTable, process_list, process_member
 from ...process.spaces import SYSTEM_PID, AddressSpaces
 from ...process.thread import TERMINATED
 from ...process.threads import Threads
@@ -67,7 +67,7 @@ def _unlisted(space: AddressSpace, facts: CheckFacts, alone: Dict[int, AddressSp
     severity, confidence, innocent = HIGH, LIKELY if scanned else CERTAIN, NONE_KNOWN
     if not threads:
         severity, confidence, innocent = LOW, LIKELY, _UNFINISHED
-    if facts.image.service(ProcessList).interrupted:
+    if facts.image.service(process_list).interrupted:
         severity, confidence, innocent = LOW, LIKELY, _ABSENT
     evidence = f"_EPROCESS {space.eprocess:#x}: {text(space.remark)}, {counted(threads, 'thread')} in {where}"
     yield Finding(

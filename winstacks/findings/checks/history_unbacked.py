@@ -22,7 +22,7 @@ from ...stacklist.stack import StackRecord
 from ..code.explanations import explained_at, untold
 from ..code.surroundings import with_surroundings
 from ..facts import CheckFacts
-from ..finding import OF_MEMORY, Check, Finding, place_finding, unbacked_frames
+from ..finding import OF_MEMORY, Check, Finding, frame_places, place_finding
 
 NAME = "history_unbacked"
 RECORDING = tuple(kind for kind in KINDS if kind not in (*THREAD_KINDS, CALLBACK))
@@ -35,7 +35,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the recorded callers in private memory, whatever its present protection."""
     space = stack.acting or stack.space
     worst: Set[int] = set()
-    for place in unbacked_frames(stack, PRIVATE, UNMAPPED):
+    for place in frame_places(stack, PRIVATE, UNMAPPED):
         vad = facts.vad(space, place.at)
         start = -1 if vad is None else vad.start
         if start in worst:

@@ -26,7 +26,7 @@ from ...memory.decode.statuscodes import StatusCode
 from ...names.places import ROM
 from ...stacklist.stack import StackRecord
 from ..facts import CheckFacts
-from ..finding import Check, Finding, place_finding, shows_kernel_code, unbacked_frames
+from ..finding import Check, Finding, frame_places, place_finding, shows_kernel_code
 
 _FIRMWARE = "the firmware's runtime services, the hypervisor's call page"
 _PATCHGUARD = "PatchGuard, which every 64-bit kernel has, and whose context may be there"
@@ -55,7 +55,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     For all frames in a ROM, in whatever stack, one is shown. User-mode addresses on a stack of the kernel are
     its caller's; as a callback of the kernel they are code that it runs.
     """
-    for place in unbacked_frames(stack, NONE, USER) if shows_kernel_code(stack) else ():
+    for place in frame_places(stack, NONE, USER) if shows_kernel_code(stack) else ():
         awaited = place.how == AWAITED
         if facts.is_user(place.at) and not awaited:
             continue

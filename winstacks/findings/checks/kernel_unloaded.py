@@ -9,14 +9,14 @@ from typing import Iterator
 from ...columns.words import HIGH, KINDS, LIKELY, LOW, MEDIUM, RECORDED, UNLOADED
 from ...stacklist.stack import StackRecord
 from ..facts import CheckFacts
-from ..finding import Check, Finding, place_finding, shows_kernel_code, unbacked_frames
+from ..finding import Check, Finding, frame_places, place_finding, shows_kernel_code
 
 _NAME_END = ">"
 
 
 def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the frames in unloaded modules; one for each module and kind of stack."""
-    for place in unbacked_frames(stack, UNLOADED) if shows_kernel_code(stack) else ():
+    for place in frame_places(stack, UNLOADED) if shows_kernel_code(stack) else ():
         if facts.is_user(place.at):
             continue
         page = facts.page(facts.image.kernel, place.at)

@@ -22,7 +22,7 @@ from ..code.jumps import ENTRY, Read, follow_jumps
 from ..code.lostways import over_lost_pages
 from ..code.relays import Hooked
 from ..facts import CheckFacts
-from ..finding import NONE_KNOWN, OF_MEMORY, Check, Finding, FramePlace, place_finding, unbacked_frames
+from ..finding import NONE_KNOWN, OF_MEMORY, Check, Finding, FramePlace, frame_places, place_finding
 
 NAME = "modified_code"
 
@@ -57,7 +57,7 @@ class _Assessment(NamedTuple):
 def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the frames in functions that differ from most other processes; one for each function."""
     space = stack.space
-    for place in unbacked_frames(stack, IMAGE, MAPPED):
+    for place in frame_places(stack, IMAGE, MAPPED):
         if not facts.is_user(place.at):
             continue
         assessment = facts.find_once(NAME, space, place.at, functools.partial(_assess, space, place, facts))

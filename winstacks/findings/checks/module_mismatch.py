@@ -25,7 +25,7 @@ from ...stacklist.modules import ModuleIdentities
 from ...stacklist.stack import StackRecord
 from ..code.lostways import over_lost_pages
 from ..facts import CheckFacts
-from ..finding import NONE_KNOWN, OF_MEMORY, Check, Finding, FramePlace, place_finding, unbacked_frames
+from ..finding import NONE_KNOWN, OF_MEMORY, Check, Finding, FramePlace, frame_places, place_finding
 
 NAME = "module_mismatch"
 
@@ -62,7 +62,7 @@ class _Assessment(NamedTuple):
 def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the frames in modules about which lists, headers and VADs disagree; one for each module."""
     space = stack.space
-    for place in unbacked_frames(stack):
+    for place in frame_places(stack):
         if not facts.is_user(place.at):
             continue
         assessment = facts.find_once(NAME, space, place.at, functools.partial(_assess, space, place, facts))

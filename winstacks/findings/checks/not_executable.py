@@ -12,7 +12,7 @@ from ..code.explanations import UNTOLD, untold
 from ..code.refused import refused_place
 from ..code.returns import settled
 from ..facts import CheckFacts
-from ..finding import NONE_KNOWN, OF_MEMORY, Check, Finding, place_finding, unbacked_frames
+from ..finding import NONE_KNOWN, OF_MEMORY, Check, Finding, frame_places, place_finding
 
 _NO_BIT = "the page tables have no bit that forbids execution"
 _NARROW = "a 32-bit process may run code in any page: in a dump only the exception shows memory of data"
@@ -28,7 +28,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         return
     if not facts.has_no_execute(stack.space):
         return
-    for place in unbacked_frames(stack):
+    for place in frame_places(stack):
         page = facts.page(stack.space, place.at) if facts.is_user(place.at) else None
         if page is None or page.executable:
             continue

@@ -19,7 +19,7 @@ from ...process.thread import TERMINATED
 from ...stacklist.stack import StackRecord
 from ..code.runtimes import is_go
 from ..facts import SWITCHING, CheckFacts
-from ..finding import NONE_KNOWN, Check, Finding, place_finding, unbacked_frames
+from ..finding import NONE_KNOWN, Check, Finding, frame_places, place_finding
 
 _OTHER_GAPS = (
     *(StatusCode.CODE_UNREADABLE, StatusCode.CODE_IN_NO_MODULE, StatusCode.CODE_AND_UNWIND_DATA_DIFFER),
@@ -44,7 +44,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     if gaps[0] is not StatusCode.RETURNS_NOWHERE or not facts.vads_whole(stack.space):
         return
     last = None
-    for place in unbacked_frames(stack):
+    for place in frame_places(stack):
         if place.how == SCAN or place.guessed or place.name.backing != IMAGE:
             break
         last = place

@@ -22,7 +22,7 @@ from ...names.symbolizer import KnownModule
 from ...stacklist.stack import StackRecord
 from ..code.copies import NOT_IN_MEMORY
 from ..facts import CheckFacts
-from ..finding import NONE_KNOWN, OF_MEMORY, Check, Finding, FramePlace, place_finding, unbacked_frames
+from ..finding import NONE_KNOWN, OF_MEMORY, Check, Finding, FramePlace, frame_places, place_finding
 
 NAME = "section_not_code"
 
@@ -42,7 +42,7 @@ class _Section(NamedTuple):
 
 def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the frames in sections that are not for code; one for each section of a process."""
-    for place in unbacked_frames(stack):
+    for place in frame_places(stack):
         user = facts.is_user(place.at)
         # A scan takes values for return addresses: what it finds in data is data.
         if place.how == SCAN or (user and place.name.backing != IMAGE):

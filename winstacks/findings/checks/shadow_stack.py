@@ -15,7 +15,7 @@ from ...columns.words import KERNEL, LIKELY, MEDIUM, USER
 from ...memory.decode.text import counted
 from ...stacklist.stack import StackRecord
 from ..facts import CheckFacts
-from ..finding import Check, Finding, place_finding, unbacked_frames
+from ..finding import Check, Finding, frame_places, place_finding
 from ..shadowstacks import POINTER, USER_FLAG, compare_frames, shadow_stack_of
 
 NAME = "shadow_stack"
@@ -32,7 +32,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         if value is None:
             agreed += 1
             continue
-        for place in unbacked_frames(stack):
+        for place in frame_places(stack):
             if place.number == number:
                 name = facts.namer(stack.space).name(value)
                 before = counted(agreed, "frame before agrees", "frames before agree")

@@ -20,7 +20,7 @@ from ...process.userstacks import UserStacks
 from ...stacklist.stack import StackRecord
 from ..code.runtimes import is_go
 from ..facts import SWITCHING, CheckFacts
-from ..finding import NONE_KNOWN, Check, Finding, find_place, place_finding, unbacked_frames
+from ..finding import NONE_KNOWN, Check, Finding, find_place, frame_places, place_finding
 
 _OWN = "a program or DLL outside Windows' folder, which may switch stacks for coroutines, is on the stack:"
 
@@ -58,7 +58,7 @@ def _switches(stack: StackRecord, facts: CheckFacts) -> Optional[str]:
     runtimes = facts.runtimes(stack.space, SWITCHING)
     if runtimes or is_go(stack, facts):
         return f"{', '.join(runtimes) or 'Go'}: a runtime that switches stacks"
-    for place in unbacked_frames(stack, IMAGE):
+    for place in frame_places(stack, IMAGE):
         if not facts.of_windows(stack.space, place.at):
             return f"{_OWN} {place.name.symbol}"
     return None

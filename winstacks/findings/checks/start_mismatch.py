@@ -28,7 +28,7 @@ from ..code.closures import closure_target
 from ..code.explanations import explained, untold
 from ..code.relays import BASIC
 from ..facts import CheckFacts
-from ..finding import OF_MEMORY, Check, Finding, thread_finding, unbacked_frames
+from ..finding import OF_MEMORY, Check, Finding, frame_places, thread_finding
 
 NAME = "start_mismatch"
 
@@ -125,7 +125,7 @@ def _start_finding(
 def _first(stack: StackRecord) -> Optional[NamedFrame]:
     """Returns the frame called by the function in which a thread begins, None if no sure walk shows it."""
     inner: Optional[NamedFrame] = None
-    for place in unbacked_frames(stack):
+    for place in frame_places(stack):
         if _ground(place.frame.details.function):
             return inner
         inner = None if place.guessed or place.frame.details.module is None else place.frame

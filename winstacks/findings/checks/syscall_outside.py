@@ -35,7 +35,7 @@ from ...traps.state import TrapState
 from ..code.explanations import explained
 from ..code.stubs import ENTERING, LONGEST, number_before, patched_stubs, start_of
 from ..facts import CheckFacts
-from ..finding import OF_MEMORY, Check, Finding, FramePlace, place_finding, unbacked_frames
+from ..finding import OF_MEMORY, Check, Finding, FramePlace, frame_places, place_finding
 
 STUBS = ("ntdll", "win32u", "wow64win", "wow64cpu")
 """Windows modules that make system calls."""
@@ -67,7 +67,7 @@ _PICO = "a pico process: a program of WSL"
 
 def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields how a thread entered the kernel, if Windows' stubs do not enter it in this way."""
-    entry, thread, place = stack.entry, stack.thread, next(unbacked_frames(stack), None)
+    entry, thread, place = stack.entry, stack.thread, next(frame_places(stack), None)
     if entry is None or thread is None or place is None or place.number or place.how != TRAP:
         return
     if entry.kind != SYSCALL or stack.space.machine is not Machine.AMD64 or _left(thread, entry):

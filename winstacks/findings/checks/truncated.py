@@ -35,7 +35,7 @@ from ...process.userstacks import UserStacks
 from ...stacklist.stack import StackRecord
 from ..code.runtimes import is_go
 from ..facts import SWITCHING, CheckFacts
-from ..finding import NONE_KNOWN, Check, Finding, place_finding, unbacked_frames
+from ..finding import NONE_KNOWN, Check, Finding, frame_places, place_finding
 from ..ground import GROUND, GROUND_MODULES, ends_in_ground, in_ground_module
 
 _SINCE_VISTA, _BEFORE = ("ntdll", "RtlUserThreadStart"), ("kernel32", "BaseThreadStart")
@@ -59,7 +59,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     may_be_ground = in_ground_module(stack)
     if not all(frame.sure for frame in stack.walked):
         return
-    *_, place = unbacked_frames(stack)
+    *_, place = frame_places(stack)
     if place.number != len(stack.frames) - 1 or place.name.backing != IMAGE:
         return
     if may_be_ground and place.name.source in _NO_NAME:

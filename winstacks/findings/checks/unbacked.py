@@ -39,9 +39,9 @@ from ..finding import (
     Check,
     Finding,
     FramePlace,
+    frame_places,
     place_finding,
     thread_finding,
-    unbacked_frames,
 )
 
 NAME = "unbacked"
@@ -51,7 +51,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the frames in private executable memory; one for each range."""
     yield from _left_on(stack, facts)
     refused = refused_place(stack, facts)
-    for place in unbacked_frames(stack, PRIVATE, UNMAPPED, MAPPED):
+    for place in frame_places(stack, PRIVATE, UNMAPPED, MAPPED):
         if facts.executable(stack.space, place.at) is False or place == refused:
             continue
         if place.name.backing == MAPPED and not _is_view(stack, place, facts):

@@ -36,7 +36,7 @@ from ...stacklist.stack import StackRecord
 from ...waits.chains import described
 from ..code.explanations import explained
 from ..facts import CheckFacts
-from ..finding import NONE_KNOWN, Check, Finding, FramePlace, place_finding, unbacked_frames
+from ..finding import NONE_KNOWN, Check, Finding, FramePlace, frame_places, place_finding
 
 NAME = "wait_in_dispatcher"
 
@@ -87,7 +87,7 @@ _NAMELESS = ShortText(
 
 def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the dispatcher that called a wait, or called a waiting callback in private memory."""
-    frames = unbacked_frames(stack)
+    frames = frame_places(stack)
     first = next(frames, None)
     if first is None or first.number or first.how != TRAP:
         return

@@ -14,7 +14,7 @@ from ...memory.image import AddressSpace
 from ...process.vads import regions
 from ...stacklist.stack import StackRecord
 from ..facts import CheckFacts
-from ..finding import NONE_KNOWN, FramePlace, find_place, unbacked_frames
+from ..finding import NONE_KNOWN, FramePlace, find_place, frame_places
 from ..ground import ends_in_ground
 from .neighbours import vendor_neighbour
 from .relays import is_hooked, of_relay
@@ -92,7 +92,7 @@ def _has_only_windows(stack: StackRecord, facts: CheckFacts) -> bool:
     """Returns whether each image with a frame on a stack is Windows', and no runtime."""
     return all(
         facts.of_windows(stack.space, frame.at) and not is_runtime(stack, frame, facts)
-        for frame in unbacked_frames(stack, IMAGE)
+        for frame in frame_places(stack, IMAGE)
     )
 
 

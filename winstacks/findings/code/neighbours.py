@@ -58,11 +58,7 @@ class Neighbour(NamedTuple):
 
 
 def vendor_neighbour(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Optional[Neighbour]:
-    """Returns the module outside Windows' folders that is next to code of no file; None if there is none.
-
-    Args:
-        place: the frame in that code
-    """
+    """Returns the module outside Windows' folders that is next to code of no file; None if there is none."""
     inner, outer = neighbour_frames(stack, place, facts)
     if inner is not None:
         if not is_vendor(stack, inner, facts):

@@ -34,9 +34,6 @@ def served(space: AddressSpace, entry: int, facts: CheckFacts) -> Optional[Froze
     """Returns the files of the modules into which a hook leads, through relays or directly.
 
     None if the function, or a relay, is not in memory.
-
-    Args:
-        entry: address of the hook's jump
     """
     names, read = facts.namer(space), facts.image.memory(space).read
     files: List[str] = []

@@ -17,7 +17,7 @@ from ...names.decode.rules import undecorated
 from ...stacklist.stack import StackRecord
 from ...stacks.decode.frames import LONGEST_CALL, is_call
 from ..facts import CheckFacts
-from ..finding import FramePlace, find_place, unbacked_frames
+from ..finding import FramePlace, find_place, frame_places
 from .copies import NO_IMAGE, NOT_IN_MEMORY
 from .functions import function_at
 
@@ -59,7 +59,7 @@ def call_site(stack: StackRecord, check: str, facts: CheckFacts) -> Iterator[Cal
     # These doubts do not name the frame at which they begin.
     doubted = has_status(stack.status, *_DOUBTS)
     sure = True
-    for place in unbacked_frames(stack):
+    for place in frame_places(stack):
         if not sure:
             return
         frame, address = stack.walked[place.number], place.address

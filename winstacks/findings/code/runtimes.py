@@ -27,7 +27,7 @@ from ...memory.decode.statusmeanings import Means
 from ...names.symbolizer import KnownModule
 from ...stacklist.stack import StackRecord
 from ..facts import PROGRAMS, CheckFacts, runtime_named
-from ..finding import NONE_KNOWN, FramePlace, find_place, unbacked_frames
+from ..finding import NONE_KNOWN, FramePlace, find_place, frame_places
 from ..ground import may_end_in_ground
 from .codelists import CLR
 
@@ -114,7 +114,7 @@ def _outline(stack: StackRecord, facts: CheckFacts) -> _Outline:
 
 
 def _outline_of(stack: StackRecord, facts: CheckFacts) -> _Outline:
-    places = list(unbacked_frames(stack))
+    places = list(frame_places(stack))
     images = [place.name.backing == IMAGE for place in places]
     interrupted = len(places) == len(stack.frames) and places[0].how == TRAP and may_end_in_ground(stack)
     guesses = (above.number for above, below in zip(places[1:], images) if below and above.how == SCAN)
@@ -261,7 +261,7 @@ def contains_runtime(known_module: KnownModule) -> bool:
 
 def is_go(stack: StackRecord, facts: CheckFacts) -> bool:
     """Returns whether a stack has a frame of a Go program: its section, or the base of its routines."""
-    for place in unbacked_frames(stack, IMAGE):
+    for place in frame_places(stack, IMAGE):
         if place.frame.details.function == _GOEXIT:
             return True
         known_module = facts.namer(stack.space).module_at(place.at)

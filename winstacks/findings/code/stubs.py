@@ -91,11 +91,7 @@ class PatchedStubs:
                 self._found.update(self._of_module(known_module))
 
     def explains(self, start: int, number: int) -> Optional[str]:
-        """Returns the explanation of a stub's copy in private memory, or None.
-
-        Args:
-            number: number that the copy calls
-        """
+        """Returns the explanation of a stub's copy in private memory, or None."""
         patched = self._found.get(number)
         vads = self._names.process.vads
         if patched is None or not vads:

@@ -125,8 +125,7 @@ class RingDecoder:
         return any(data is not None and not any(data) for data in slots_data)
 
     def slots(self, length: int) -> int:
-        """Returns the number of slots of a ring from the size of its pool block; 0 if no ring has that
-        size."""
+        """Returns the number of slots of a ring from the size of its pool block; 0 if none fits the size."""
         count = (length - self.trace_db) // self.entry_size
         if count < 1 or count > MAX_ENTRIES:
             return 0

@@ -172,7 +172,6 @@ class HeapOwner(NamedTuple):
 
     Attributes:
         kind: `heap`, `heap segment`, `segment heap`, `page heap`, `lfh container`
-        heap: address of the heap
         address: address of the heap or segment; for a container, the address of its contents
         size: bytes reserved; for a container, bytes asked for; 0 if unknown
         trace: trace of the creator, None if the structure has none

@@ -279,8 +279,7 @@ class _Walker:
         )
 
     def _extra(self, entry: BlockHeader, index: Field) -> Optional[RecordedStack]:
-        """Returns the trace that the last bytes of a block name: a _HEAP_ENTRY_EXTRA or
-        _HEAP_FREE_ENTRY_EXTRA."""
+        """Returns the trace that a block's last bytes name: _HEAP_ENTRY_EXTRA or _HEAP_FREE_ENTRY_EXTRA."""
         trace_index = self._memory.member(entry.address + entry.size, index)
         return self._traces.index(trace_index) if trace_index else None
 

@@ -66,7 +66,6 @@ class Heap(NamedTuple):
         layout: structures that the signatures, and whole lists, confirm
         key: XOR key of block headers from their member Size on; 0 if headers are plain
         interceptor: index of the routine that extends each block, 0 for none
-        virtual_blocks: addresses of the _HEAP_VIRTUAL_ALLOC_ENTRY structures
     """
 
     address: int

@@ -113,7 +113,6 @@ class Declared(Generic[Record]):
     """A structure of fixed size, little-endian.
 
     Args:
-        record: the class that declares it
         size: size in bytes, if it does not end with its last member
         least: size of the oldest version of the structure in bytes, if later versions have more members
         wide: whether the second of two offsets counts

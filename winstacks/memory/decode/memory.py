@@ -78,7 +78,6 @@ class Memory:
     """The memory of one address space.
 
     Args:
-        windows: windows over the layer, which keep what they read
         pointer_size: bytes of a pointer in the structures to be read: 4 in the 32-bit half of a WoW64 process
         ranges: (start, end) of the memory that may be read, such as the process's VADs: an address outside is
             not read even if a structure points there. None: no limits
@@ -136,11 +135,7 @@ class Memory:
         return int.from_bytes(data[:half], "little"), int.from_bytes(data[half:], "little")
 
     def unicode_string(self, data: bytes, limit: int = MAX_STRING) -> Optional[str]:
-        """Returns the text of a UNICODE_STRING from the structure's bytes; None if the text is not present.
-
-        Args:
-            data: Length, MaximumLength and Buffer
-        """
+        """Returns the text of a UNICODE_STRING from the structure's bytes; None if the text is absent."""
         length = min(int.from_bytes(data[:2], "little"), limit)
         start = self.pointer_size
         text = self.read(int.from_bytes(data[start : 2 * start], "little"), length) if length else b""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from typing import Optional
+from typing import List, Optional, Tuple
 
 from ...columns.words import NAMELESS
 
@@ -146,3 +146,13 @@ def moment(filetime: int) -> Optional[datetime.datetime]:
     if not is_time(filetime):
         return None
     return _EPOCH + datetime.timedelta(microseconds=filetime // _PER_MICROSECOND)
+
+
+def symbol_globs(find: str) -> Tuple[List[str], List[str]]:
+    """Returns the globs that `--find` compares with a Symbol: as typed; and in any module if it names none.
+
+    A text with neither `*` nor `+` is a name, which matches at any offset.
+    """
+    offsets = [""] if set("*+") & set(find) else ["", "+0x*"]
+    typed = [find + offset for offset in offsets]
+    return typed, [] if "!" in find else [f"*!{glob}" for glob in typed]

@@ -67,7 +67,6 @@ class IdentityLayout(NamedTuple):
     """A layout of the members that identify process and thread.
 
     Attributes:
-        types: _EPROCESS and _ETHREAD
         of_build: whether it is the layout of the dump's build, by public symbols
     """
 
@@ -79,8 +78,6 @@ class CrashedThread(NamedTuple):
     """The thread that crashed. Addresses are canonical; a value that is not in the dump is None.
 
     Attributes:
-        eprocess: address of the _EPROCESS in which it ran
-        members: the known members, numbers by name
         process: ImageFileName, empty if its offset is unknown
         attached: whether the thread belongs to another process than the one in which it ran
     """

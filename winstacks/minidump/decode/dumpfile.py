@@ -67,13 +67,13 @@ STREAMS: Dict[int, str] = {
     **dict(
         enumerate(
             (
-                *("UnusedStream", "ReservedStream0", "ReservedStream1", "ThreadListStream"),
-                *("ModuleListStream", "MemoryListStream", "ExceptionStream", "SystemInfoStream"),
-                *("ThreadExListStream", "Memory64ListStream", "CommentStreamA", "CommentStreamW"),
-                *("HandleDataStream", "FunctionTableStream", "UnloadedModuleListStream"),
-                *("MiscInfoStream", "MemoryInfoListStream", "ThreadInfoListStream"),
-                *("HandleOperationListStream", "TokenStream", "JavaScriptDataStream"),
-                *("SystemMemoryInfoStream", "ProcessVmCountersStream", "IptTraceStream"),
+                "UnusedStream", "ReservedStream0", "ReservedStream1", "ThreadListStream",
+                "ModuleListStream", "MemoryListStream", "ExceptionStream", "SystemInfoStream",
+                "ThreadExListStream", "Memory64ListStream", "CommentStreamA", "CommentStreamW",
+                "HandleDataStream", "FunctionTableStream", "UnloadedModuleListStream",
+                "MiscInfoStream", "MemoryInfoListStream", "ThreadInfoListStream",
+                "HandleOperationListStream", "TokenStream", "JavaScriptDataStream",
+                "SystemMemoryInfoStream", "ProcessVmCountersStream", "IptTraceStream",
                 "ThreadNamesStream",
             )
         )
@@ -95,7 +95,7 @@ STREAMS: Dict[int, str] = {
     MAPPED_FILES: "WinstacksFileListStream",
     TRAP_FRAMES: "WinstacksTrapFrameListStream",
     **FOREIGN,
-}
+}  # fmt: skip
 """MINIDUMP_STREAM_TYPE. Other programs use numbers above LastReservedStream (FFFFh); three of these are this
 project's."""
 
@@ -150,7 +150,6 @@ class Minidump:
     Attributes:
         version: upper half of MINIDUMP_HEADER.Version, chosen by the writer
         streams: all entries of the directory that are in use, in its order
-        status: faults of header and directory
 
     Raises:
         NotAMinidumpError: the file does not have the header of a minidump

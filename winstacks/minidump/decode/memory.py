@@ -37,9 +37,6 @@ MAX_STEPS = 4 * MAX_RANGES
 class MemoryRange(NamedTuple):
     """Bytes of the process in the file: MINIDUMP_MEMORY_DESCRIPTOR, or MINIDUMP_MEMORY_DESCRIPTOR64, which
     names no offset.
-
-    Attributes:
-        offset: its offset in the file
     """
 
     start: ULONGLONG

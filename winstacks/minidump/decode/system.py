@@ -170,8 +170,8 @@ MISC_GROUPS: Dict[int, Tuple[int, Tuple[str, ...]]] = {
     0x4: (
         44,
         (
-            *("ProcessorMaxMhz", "ProcessorCurrentMhz", "ProcessorMhzLimit"),
-            *("ProcessorMaxIdleState", "ProcessorCurrentIdleState"),
+            "ProcessorMaxMhz", "ProcessorCurrentMhz", "ProcessorMhzLimit",
+            "ProcessorMaxIdleState", "ProcessorCurrentIdleState",
         ),
     ),
     0x10: (232, ("ProcessIntegrityLevel",)),
@@ -180,7 +180,7 @@ MISC_GROUPS: Dict[int, Tuple[int, Tuple[str, ...]]] = {
     0x40: (232, ("Bias", "TimeZoneId", "StandardName", "DaylightName")),
     0x100: (832, ("BuildString", "DbgBldStr")),
     0x200: (1364, ("ProcessCookie",)),
-}
+}  # fmt: skip
 """The members of MINIDUMP_MISC_INFO for which each bit of Flags1 vouches, and the size of the structure that
 has them. A writer sets the bit if it knows the first."""
 
@@ -189,10 +189,10 @@ _COUNTER_GROUPS = {
     0x4: ("PrivateUsage",),
     0x8: ("PrivateWorkingSetSize", "SharedCommitUsage"),
     0x10: (
-        *("JobSharedCommitUsage", "JobPrivateCommitUsage", "JobPeakPrivateCommitUsage"),
-        *("JobPrivateCommitLimit", "JobTotalCommitLimit"),
+        "JobSharedCommitUsage", "JobPrivateCommitUsage", "JobPeakPrivateCommitUsage",
+        "JobPrivateCommitLimit", "JobTotalCommitLimit",
     ),
-}
+}  # fmt: skip
 """The members of MINIDUMP_PROCESS_VM_COUNTERS_2 by their bit of Flags
 (MINIDUMP_PROCESS_VM_COUNTERS_VIRTUALSIZE and the like)."""
 

@@ -40,11 +40,11 @@ from .memory import MAX_RANGES
 from .threads import MAX_THREADS_OF_DUMP
 
 REGISTER_BITS = (
-    *("Rip", "Rsp", "Rbp", "Rax", "Rcx", "Rdx", "Rbx", "Rsi", "Rdi"),
-    *("R8", "R9", "R10", "R11", "R12", "R13", "R14", "R15"),
-    *("EFlags", "SegCs", "SegSs", "SegDs", "SegEs", "SegFs", "SegGs"),
-    *("Dr0", "Dr1", "Dr2", "Dr3", "Dr6", "Dr7", "MxCsr"),
-)
+    "Rip", "Rsp", "Rbp", "Rax", "Rcx", "Rdx", "Rbx", "Rsi", "Rdi",
+    "R8", "R9", "R10", "R11", "R12", "R13", "R14", "R15",
+    "EFlags", "SegCs", "SegSs", "SegDs", "SegEs", "SegFs", "SegGs",
+    "Dr0", "Dr1", "Dr2", "Dr3", "Dr6", "Dr7", "MxCsr",
+)  # fmt: skip
 """The registers in the order of the bits of Unknown and Unsure, bit 0 first. 32-bit registers such as Eip use
 the bits of their x64 names."""
 

@@ -39,16 +39,16 @@ MAX_PART = 1 << 24
 """Greatest number of bytes of a part that are read."""
 
 _NAMES = (
-    *("ServicePackBuild", "SizeOfDump", "ValidOffset", "ContextOffset", "ExceptionOffset", "MmOffset"),
-    *("UnloadedDriversOffset", "PrcbOffset", "ProcessOffset", "ThreadOffset", "CallStackOffset"),
-    *("SizeOfCallStack", "DriverListOffset", "DriverCount", "StringPoolOffset", "StringPoolSize"),
-    *("BrokenDriverOffset", "TriageOptions"),
-)
+    "ServicePackBuild", "SizeOfDump", "ValidOffset", "ContextOffset", "ExceptionOffset", "MmOffset",
+    "UnloadedDriversOffset", "PrcbOffset", "ProcessOffset", "ThreadOffset", "CallStackOffset",
+    "SizeOfCallStack", "DriverListOffset", "DriverCount", "StringPoolOffset", "StringPoolSize",
+    "BrokenDriverOffset", "TriageOptions",
+)  # fmt: skip
 _HEAD = struct.Struct(f"<{len(_NAMES)}I")
 _TAIL = (
-    *("TopOfStack", "DataPageAddress", "DataPageOffset", "DataPageSize"),
-    *("DebuggerDataOffset", "DebuggerDataSize", "DataBlocksOffset", "DataBlocksCount"),
-)
+    "TopOfStack", "DataPageAddress", "DataPageOffset", "DataPageSize",
+    "DebuggerDataOffset", "DebuggerDataSize", "DataBlocksOffset", "DataBlocksCount",
+)  # fmt: skip
 _WIDE_TAIL = struct.Struct("<Q16xQIIIIII")
 _NARROW_TAILS = (struct.Struct("<IIIIIIII"), struct.Struct("<I12xIIIIIII"), struct.Struct("<Q16xQIIIIII"))
 """Layouts of the last members of TRIAGE_DUMP32, none of it measured: as declared, with the members
@@ -57,10 +57,10 @@ KDDEBUGGER_DATA64 counts; if none does, the first."""
 _BLOCK = struct.Struct("<QII")
 
 _STARTS = (
-    *("ContextOffset", "ExceptionOffset", "MmOffset", "UnloadedDriversOffset", "PrcbOffset"),
-    *("ProcessOffset", "ThreadOffset", "CallStackOffset", "DriverListOffset", "StringPoolOffset"),
-    *("BrokenDriverOffset", "DataPageOffset", "DebuggerDataOffset", "DataBlocksOffset"),
-)
+    "ContextOffset", "ExceptionOffset", "MmOffset", "UnloadedDriversOffset", "PrcbOffset",
+    "ProcessOffset", "ThreadOffset", "CallStackOffset", "DriverListOffset", "StringPoolOffset",
+    "BrokenDriverOffset", "DataPageOffset", "DebuggerDataOffset", "DataBlocksOffset",
+)  # fmt: skip
 """The members that hold the offset of a part: a part without a size ends where the next one begins."""
 _ANYWHERE = ("ContextOffset", "ExceptionOffset")
 """The members that may lead into DUMP_HEADER."""
@@ -96,7 +96,6 @@ class TriageDump:
     Attributes:
         header_only: whether the file ends before TRIAGE_DUMP, so that it has no stack, drivers or memory
         members: members of TRIAGE_DUMP by name, None for a member that Windows did not write
-        status: faults of the dump as a whole
 
     Raises:
         NotAKernelDumpError: the file is no small kernel dump; the text is a sentence for users
@@ -200,7 +199,6 @@ class TriageDump:
         """Returns a part that its content proves: at the member's offset, else in DUMP_HEADER.
 
         Args:
-            in_header: offset of the same structure in DUMP_HEADER
             wrong: status if neither place has one
         """
         member = self.member(f"{name}Offset")

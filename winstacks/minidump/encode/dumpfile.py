@@ -81,7 +81,6 @@ class Draft:
         """Adds a stream.
 
         Args:
-            name: one of the announced names
             parts: the ranges of memory to which it refers; `position` counts from the start of the stream
 
         Returns:
@@ -100,12 +99,7 @@ class Draft:
         records: Iterable[Record],
         header: Declared[Any] = LIST_HEADER,
     ) -> int:
-        """Adds a stream that is a list with a header, and returns the number of its entries.
-
-        Args:
-            form: the structure of an entry
-            header: the structure of the header, which begins as ListHeader does
-        """
+        """Adds a stream that is a list with a header, and returns the number of its entries."""
         data, count = bytearray(header.size), 0
         for record in records:
             data += form.encode(record, self.string)

@@ -129,8 +129,7 @@ class FunctionTable:
 
     @property
     def ranges(self) -> Tuple[Sequence[int], Sequence[int]]:
-        """BeginAddress of all entries, ascending, and their EndAddress: for callers that look up many
-        RVAs."""
+        """BeginAddress of all entries, ascending, and their EndAddress: for callers with many RVAs."""
         return self._begins, self._ends
 
     @property

@@ -49,8 +49,7 @@ Ranges = Tuple[Tuple[int, int], ...]
 
 
 class PeFileError(Exception):
-    """The file cannot be mapped as an image; the text has the reason, as the end of a sentence about the
-    file."""
+    """The file cannot be mapped as an image; the text has the reason, as the end of a sentence about it."""
 
 
 class FilePage(NamedTuple):
@@ -287,8 +286,7 @@ class PeImage:
         return data + bytes(length - len(data))
 
     def _at_offset(self, offset: int, length: int) -> Optional[bytes]:
-        """Returns bytes of the headers by their offset in the file, None if they are not complete or too
-        many."""
+        """Returns bytes of the headers by their offset in the file, None if some are missing or too many."""
         if length > MAX_HEADERS or offset + length > self.file_size:
             return None
         data = self._read(offset, length)

@@ -83,8 +83,7 @@ def blocks(read: ReadRva, rva: int, size: int) -> Iterator[RelocationBlock]:
 
 
 def slots(read: ReadRva, block: RelocationBlock) -> Optional[List[Slot]]:
-    """Returns the relocations of a block, None if it cannot be read. Types that are not in _SLOTS are left
-    out."""
+    """Returns the relocations of a block, None if it cannot be read. Types not in _SLOTS are left out."""
     data = read(block.rva, block.length)
     if data is None:
         return None

@@ -67,8 +67,7 @@ def _rank(name: str) -> Tuple[int, int, str]:
 
 
 def undecorated(function: Optional[str]) -> str:
-    """Returns the plain name of a function: decorated 32-bit names begin with `_` or `@` and may end with
-    `@8`."""
+    """Returns the plain name of a function: 32-bit ones may begin with `_` or `@` and end with `@8`."""
     return (function or "").lstrip("_@").partition("@")[0]
 
 

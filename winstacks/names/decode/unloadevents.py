@@ -44,7 +44,6 @@ class EventLayout:
     """The layout of an element of a ring.
 
     Attributes:
-        base: offset of BaseAddress in an element, a pointer
         image_size: offset of SizeOfImage in an element; the member has the size of a pointer
     """
 

@@ -65,7 +65,6 @@ class UnwindCode(NamedTuple):
     """An unwind code: one instruction of a prologue or epilogue.
 
     Attributes:
-        operation: one of the operations of this module
         registers: registers of a save, ascending in memory
         offset: distance of the first of them from the stack pointer, in bytes
         size: bytes by which the instruction lowers the stack pointer (ADD_FP: by which the frame pointer lies

@@ -209,8 +209,7 @@ def _extra_slots(operation: int, info: int, version: int) -> int:
 
 
 def _value(operation: int, info: int, operand: int) -> int:
-    """Returns a code's size or displacement in bytes: short forms store it divided by 8 or 16, far forms do
-    not."""
+    """Returns a code's size or displacement in bytes: only short forms store it divided by 8 or 16."""
     if operation == ALLOC_SMALL:
         return info * 8 + 8
     if operation == SAVE_NONVOL or (operation == ALLOC_LARGE and info == 0):

@@ -22,9 +22,9 @@ _NONE: Meanings = ("", "", "", "")
 _ADDRESS, _IRQL, _RIP = "address referenced", "IRQL", "address of the code that referenced it"
 _ACCESS = "0 read, 1 write, 2 or 8 execute"
 _CODE, _AT, _RECORD, _CONTEXT = (
-    *("exception code", "address of the exception", "address of the EXCEPTION_RECORD"),
+    "exception code", "address of the exception", "address of the EXCEPTION_RECORD",
     "address of the CONTEXT",
-)
+)  # fmt: skip
 _TRAP_FRAME = "address of the trap frame"
 _SOURCE_LINE = "source file and line"
 _SUBCODE = "kind of the violation"

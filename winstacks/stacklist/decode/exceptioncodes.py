@@ -118,12 +118,7 @@ def exception_name(code: int) -> str:
 
 
 def exception_words(code: int, parameters: Sequence[int]) -> str:
-    """Returns an exception with its name and its parameters in words, as one line.
-
-    Args:
-        code: ExceptionCode
-        parameters: ExceptionInformation
-    """
+    """Returns an exception with its name and its parameters in words, as one line."""
     shown = f"{code:#x} {exception_name(code)}".rstrip()
     meaning = _meaning(code, parameters)
     if not meaning and parameters:

@@ -54,12 +54,18 @@ class KeyPart(NamedTuple):
 
 
 class StackKeys(NamedTuple):
-    """The keys of a stack, their quality (a word of KEY_QUALITIES), and the text below ShapeKey."""
+    """The keys of a stack, their quality (a word of KEY_QUALITIES), and the text below ShapeKey.
 
-    stack: str
-    shape: str
-    quality: str
-    text: str
+    All are None if no frame is left for them.
+    """
+
+    stack: Optional[str] = None
+    shape: Optional[str] = None
+    quality: Optional[str] = None
+    text: Optional[str] = None
+
+
+NO_KEYS = StackKeys()
 
 
 def in_module(
@@ -95,10 +101,8 @@ UNREADABLE = KeyPart("<unreadable>\n", "<unreadable>", False)
 """The key part of a frame whose address is not in the image."""
 
 
-def stack_keys(
-    parts: Sequence[KeyPart], guessed: bool = False, incomplete: bool = False
-) -> Optional[StackKeys]:
-    """Returns the keys of a stack, None if no frame is left for them.
+def stack_keys(parts: Sequence[KeyPart], guessed: bool = False, incomplete: bool = False) -> StackKeys:
+    """Returns the keys of a stack.
 
     Args:
         parts: key parts of the frames that count, innermost first
@@ -106,7 +110,7 @@ def stack_keys(
         incomplete: whether frames are missing, or may be
     """
     if not parts:
-        return None
+        return NO_KEYS
     quality = PARTIAL if incomplete or not all(map(_whole, parts)) else EXACT
     stack, text = digest("".join(map(_line, parts))), merged(parts)
     return StackKeys(stack, _shape(text), GUESSED if guessed else quality, text)
@@ -131,10 +135,8 @@ def trace_id(kind: str, process: int, owner: int, arch: str, piece: str, *number
     """Returns the key of a stack in its image, which depends neither on options nor on other stacks.
 
     Args:
-        kind: word of the column Kind
         process: address of the _EPROCESS, 0 for the kernel
         owner: address of the thread, database, heap, lock or object; the handle
-        arch: word of the column Arch
         piece: part of the owner's stacks; empty if the owner has one part only
         numbers: numbers that distinguish the stack within the piece: index, entry, sequence
     """

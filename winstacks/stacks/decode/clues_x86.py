@@ -73,14 +73,12 @@ class FunctionExit(NamedTuple):
 
 
 def at_entry(code: bytes) -> bool:
-    """Returns whether code starts a function that sets up a frame: the return address is on top of the
-    stack."""
+    """Returns whether code starts a function that sets up a frame: its return address is on top."""
     return code.startswith(_SET_UP) or code.startswith(tuple(PATCHABLE + start for start in _SET_UP))
 
 
 def behind_push(before: bytes, code: bytes) -> bool:
-    """Returns whether code is between the two instructions of an entry: the caller's Ebp is on top of the
-    stack."""
+    """Returns whether code is between the two instructions of an entry: the caller's Ebp is on top."""
     return before.endswith(b"\x55") and code.startswith(_MOV_EBP_ESP)
 
 

@@ -52,8 +52,7 @@ class CodePages:
         return b""
 
     def before(self, address: int, length: int) -> bytes:
-        """Returns `length` bytes of code before an address; the bytes of its page if not all can be read, or
-        none."""
+        """Returns `length` bytes of code before an address; if not all are readable, its page's, or none."""
         for size in (min(length, address), min(length, address % PAGE_SIZE)):
             data = self._read(address - size, size) if size else None
             if data is not None:

@@ -81,8 +81,7 @@ def returning(code: Bytes, frame_register: int) -> Optional[Epilogue]:
 
 
 def calls(code: Bytes, frame_register: int) -> bool:
-    """Returns whether code calls at the position where an epilogue would return or jump: epilogues never
-    call."""
+    """Returns whether code calls where an epilogue would return or jump: epilogues never call."""
     code = bytes(code[:LONGEST])
     return _CALL.match(code, _behind_pops(code, frame_register)) is not None
 

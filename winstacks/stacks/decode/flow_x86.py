@@ -76,8 +76,7 @@ _JUMP_BY_TABLE = 0x24
 
 
 class Branch(NamedTuple):
-    """A place where execution may continue, the stack state there, and whether only a returning call leads to
-    it."""
+    """A place where execution may continue, its stack state, and if only a returning call leads there."""
 
     to: int
     place: StackPlace
@@ -308,8 +307,7 @@ class Flow:
         return bool(self._needed)
 
     def _kept_first(self) -> int:
-        """Returns the bytes of registers that the function pushes first, to restore them: no callee pops
-        these."""
+        """Returns the bytes of registers that the function pushes first: no callee pops these."""
         code, offset = self._memory.window(self._start)
         pushes = _KEPT_FIRST.match(code, offset)
         return 0 if pushes is None else 4 * len(pushes[0])
@@ -346,8 +344,7 @@ class Flow:
 
     @property
     def aligns(self) -> bool:
-        """Whether the function keeps a copy of its return address on an aligned stack, so that Esp is
-        elsewhere."""
+        """Whether the function copies its return address to an aligned stack, so that Esp is elsewhere."""
         return any(place.ebp == COPY for place in self.places.values())
 
     def _with_room(self, call: Instruction, depth: Optional[int]) -> Optional[int]:

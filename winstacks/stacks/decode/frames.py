@@ -289,8 +289,7 @@ class StackRanges:
         return min([stack[1], *(low - 1 for low, _ in before if low > sp)])
 
     def joins(self, first: int, second: int) -> bool:
-        """Returns whether a walk may go from one address to another: both lie on one stack, or no limits are
-        known."""
+        """Returns whether a walk may go between two addresses: they share a stack, or no limits are known."""
         return not self._ranges or self.together(first, second)
 
     def together(self, first: int, second: int) -> bool:
@@ -299,8 +298,7 @@ class StackRanges:
         return stack is not None and stack == self._stack(second)
 
     def objection(self, sp: int, to: int) -> Optional[StatusCode]:
-        """Returns the reason why a stack pointer cannot have moved from one value to another, None if it
-        can."""
+        """Returns why a stack pointer cannot have moved from one value to another, None if it can."""
         stack, target_stack = self._stack(sp), self._stack(to)
         if self._ranges and target_stack is None:
             return StatusCode.OUTSIDE_THE_STACK

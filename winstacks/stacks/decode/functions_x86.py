@@ -126,8 +126,7 @@ class Functions:
         return None
 
     def flow(self, start: int) -> Flow:
-        """Returns the function that starts at an address, followed; it is empty when the budget is
-        used up."""
+        """Returns the function that starts at an address, followed; empty when the budget is used up."""
         flow = self._flows.get(start)
         if flow is None:
             if self._places >= MAX_PLACES:
@@ -166,8 +165,7 @@ class Functions:
         return _look_up(self._own, ip, lambda: self._find_own(ip))
 
     def clears_ebp(self, ip: int) -> bool:
-        """Returns whether the code before a return address sets Ebp to 0, as code does in which a thread
-        begins."""
+        """Returns whether the code before a return address sets Ebp to 0, as where a thread begins."""
         own = self.containing(ip)
         start = ip - _CLEARING if own is None else max(own.start, ip - PAGE_SIZE)
         code = self.code(start, max(ip - start, 0))
@@ -185,8 +183,7 @@ class Functions:
         return addresses
 
     def behind_set_up(self, address: int) -> bool:
-        """Returns whether an address is behind the call that sets up the frame: before the call there is no
-        frame."""
+        """Returns whether an address is behind the call that sets up the frame, where there is a frame."""
         return any(self._sets_up(target) is not None for target in self.targets(address))
 
     def pops(self, start: int) -> Optional[int]:
@@ -267,8 +264,7 @@ class Functions:
         return sorted(candidates, reverse=True)
 
     def _jumps(self, ip: int) -> List[int]:
-        """Returns the targets of the jumps from an instruction on, up to the first jump that is always
-        taken."""
+        """Returns the targets of the jumps from an instruction on, up to the first unconditional jump."""
         targets: List[int] = []
         for _ in range(_MOST_OF_A_PART):
             code, offset = self._code.window(ip)

@@ -84,8 +84,7 @@ class Instruction(NamedTuple):
 
 
 def instruction(code: bytes, at: int) -> Optional[Instruction]:
-    """Decodes the instruction at a position in code; None if compilers do not generate it, or it is cut
-    off."""
+    """Decodes the instruction at a position in code; None if compilers never generate it, or it is cut."""
     try:
         return _instruction(code, at)
     except IndexError:

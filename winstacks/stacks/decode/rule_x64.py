@@ -93,8 +93,7 @@ def of_prologue(chain: Sequence[UnwindInfo], offset: int) -> Rule:
 
 
 def of_epilogue(rest: Epilogue) -> Rule:
-    """Returns the rule for the rest of an epilogue, up to its return, its jump or its return from
-    interrupt."""
+    """Returns the rule for the rest of an epilogue, up to its return, jump or return from interrupt."""
     undoing = _Undoing()
     if rest.base is not None:
         undoing.sp = undoing.place(rest.base)

@@ -138,8 +138,7 @@ class Walker(abc.ABC, Generic[R]):
         return None if data is None else int.from_bytes(data, "little")
 
     def read_page(self, address: int) -> Tuple[int, Bytes]:
-        """Returns start and bytes of the page that holds an address; no bytes unless the whole page is
-        present."""
+        """Returns start and bytes of the page that holds an address; no bytes unless all are present."""
         low = address & MASK & -PAGE_SIZE
         return low, self._read(low, PAGE_SIZE) or b""
 

@@ -142,8 +142,7 @@ class WalkerArm64(Walker[RegistersArm64]):
         return WalkStep(RegistersArm64.from_known(address, slot + _SLOT, known), SCAN)
 
     def follow(self, registers: RegistersArm64, frames: List[Frame], sure: bool) -> Optional[RegistersArm64]:
-        """Continues from a return address as long as each step needs only one read within a page of the
-        stack."""
+        """Continues from a return address as long as each step needs only one read within a stack page."""
         make, sites, values = tuple.__new__, self._sites, registers.values
         ip, sp, limit = registers.ip, registers.sp, self._stacks.reach(registers.sp)
         effect = (sites.get(ip) or self._site(ip)).effect
@@ -425,8 +424,7 @@ def _within(code: Tuple[Tuple[int, int], ...], rva: int, low: int, high: int) ->
 
 
 def _no_writes(image: CodeImage, low: int, high: int) -> Optional[bool]:
-    """Returns whether no instruction in a range of RVAs writes to the stack pointer; None if the code cannot
-    be read."""
+    """Returns whether no code in a range of RVAs writes to the stack pointer; None if it is unreadable."""
     if high - low > _LONGEST_GAP:
         return False
     code = image.read_rva(low, high - low)

@@ -162,8 +162,7 @@ class Walker64(Walker[Registers]):
         return absent
 
     def follow(self, registers: Registers, frames: List[Frame], sure: bool) -> Optional[Registers]:
-        """Continues from a return address as long as each step needs only one read within a page of the
-        stack."""
+        """Continues from a return address as long as each step needs only one read within a stack page."""
         make, sites, general, xmm = tuple.__new__, self._sites, registers.general, registers.xmm
         ip, sp, limit = registers.ip, registers.sp, self._stacks.reach(registers.sp)
         effect = (sites.get(ip) or self._site(ip))[0]
@@ -358,6 +357,5 @@ class Walker64(Walker[Registers]):
 
 
 def _other_half(ip: int, sp: int) -> bool:
-    """Returns whether an address that is not 0 lies in the half of the address space that has no code of a
-    stack."""
+    """Returns whether an address other than 0 lies in the half that has no code of a stack."""
     return bool(ip and (ip ^ sp) & _KERNEL_HALF)

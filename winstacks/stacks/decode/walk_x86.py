@@ -163,8 +163,7 @@ class Walker32(Walker[Registers32]):
         return guess
 
     def _called_back(self, registers: Registers32) -> Optional[Registers32]:
-        """Returns the registers that a callback interrupted: the kernel kept its trap frame, and Ebp is
-        unchanged."""
+        """Returns the registers that a callback interrupted: its trap frame is kept, and Ebp is unchanged."""
         saved_states = (step.registers for step in map(self._trap, self._trap_frames) if step is not None)
         sp = registers.sp
         above = [state for state in saved_states if state.sp > sp and self._stacks.together(sp, state.sp)]
@@ -225,8 +224,7 @@ class Walker32(Walker[Registers32]):
         return None
 
     def _without_chain(self, registers: Registers32, interrupted: bool) -> Optional[WalkStep[Registers32]]:
-        """Takes the return address that the code alone determines, if the frame pointers do not lead to
-        it."""
+        """Takes the return address that the code alone determines, if no frame pointer leads to it."""
         calls = () if registers.before_call is None else self._functions.calls(registers.ip)
         for call in calls:
             at_call = Registers32(call, registers.before_call or 0, registers.bp)
@@ -292,8 +290,7 @@ class Walker32(Walker[Registers32]):
     def _at_depth(
         self, registers: Registers32, start: int, place: StackPlace
     ) -> Optional[WalkStep[Registers32]]:
-        """Takes the return address of the function that starts at an address, by the stack state in the
-        function."""
+        """Takes the return address of the function that starts at an address, by its stack state."""
         slot, bp = place.return_slot(registers.sp, registers.bp), registers.bp
         if slot is None:
             return None
@@ -323,7 +320,6 @@ class Walker32(Walker[Registers32]):
         """Returns to the address in a slot, if that is a return address.
 
         Args:
-            bp: the caller's Ebp
             arguments: bytes of arguments that the return pops in addition, None if unknown
         """
         address = self.read_stack(slot)

@@ -25,7 +25,6 @@ class Trace(NamedTuple):
         trace_index: position of the trace in the index array. If no slot leads to the trace, the index that
             the entry itself holds (16 bits in 5.x), 0 for none
         trace_count: TraceCount as stored. Since 6.0, 0x7FF means 0x7FF or more
-        depth: Depth as stored
         hash: 32-bit sum of the frames, as RtlCaptureStackBackTrace returns it; of a heap log's record, the
             hash as stored
         bucket: bucket in which the hash belongs; of a heap log's record, the bucket that leads to the record
@@ -236,8 +235,7 @@ class IndexLookup:
         return Trace(index, address, count, len(entry.frames), total, bucket, entry.frames, 0)
 
     def _chain_leads_to(self, bucket: int, target: int) -> bool:
-        """Returns whether the chain of a bucket leads to an address, and all entries up to there belong in
-        the bucket."""
+        """Returns whether a bucket's chain leads to an address by entries that all belong in the bucket."""
         address = self._memory.pointer(self._header.buckets + bucket * self._header.bucket_stride) or 0
         visited = {0}
         while address not in visited and len(visited) < _LONGEST:

@@ -218,8 +218,7 @@ class BlockWalk:
         return self._next(stopped + layout.alignment)
 
     def _next(self, position: int) -> Optional[int]:
-        """Returns the next anchor or the next confirmed block, whichever comes first; None if there is
-        none."""
+        """Returns the next anchor or confirmed block, whichever comes first; None if there is none."""
         anchors, unit = self._anchors, self._layout.alignment
         nearest = bisect.bisect_left(anchors, position)
         limit = anchors[nearest] if nearest < len(anchors) else self._end

@@ -150,8 +150,7 @@ class StdDatabase:
         return _record_count(self.header, self.bounds, self._links, self._decoder.claims())
 
     def _missing(self, upper: Extents) -> int:
-        """Counts the missing bytes of the used parts: of the lower part, and of the index slots in
-        `upper`."""
+        """Counts the missing bytes of the used parts: of the lower part, and of `upper`, the index slots."""
         used, address = self.bounds, self.header.address
         lower_end = used.lower_end if used.lower_known else used.first_entry
         missing = self._memory.missing(address, lower_end)
@@ -211,8 +210,7 @@ def _records(
 
 
 def _numbered(links: Links, count: int) -> Iterator[Tuple[int, Optional[int]]]:
-    """Yields (index, entry) for each index from 1 to `count`; the entry is None if its slot is not
-    present."""
+    """Yields (index, entry) for each index from 1 to `count`; None for the entry if its slot is absent."""
     next_index = 1
     for run, entries in zip(links.slots, links.entries):
         yield from ((index, None) for index in range(next_index, min(run.first, count + 1)))

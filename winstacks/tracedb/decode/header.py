@@ -55,8 +55,7 @@ class Header(NamedTuple):
 
     @property
     def first_entry(self) -> int:
-        """Address of the first entry. In 6.0 the entry may lie a little higher: its exact place is
-        unknown."""
+        """Address of the first entry. In 6.0 it may lie a little higher: the exact place is unknown."""
         if self.layout.has_start:
             return self.address + lower_memory_start(self.layout, self.bucket_stride, self.bucket_count)
         return self.buckets_end
@@ -67,8 +66,7 @@ class Header(NamedTuple):
 
     @property
     def committed_memory(self) -> int:
-        """CommittedMemory as Windows computes it, in bytes. Meaningless in a kernel, which commits all memory
-        beforehand."""
+        """CommittedMemory as Windows computes it, in bytes; meaningless in a kernel, which commits it all."""
         return self._difference("CurrentUpperCommitLimit")
 
     @property

@@ -70,8 +70,7 @@ class HeapLog:
         return unsigned(self._object.read(self.address + count.offset, count.size))
 
     def proves_itself(self) -> bool:
-        """Returns whether all of the log object is present, and most records of a sample are in the right
-        buckets."""
+        """Returns whether all of the log is present, and most sampled records are in the right buckets."""
         layout = self._layout
         data = self._object.read(self.address, layout.size)
         if data is None:

@@ -39,7 +39,6 @@ class EntryLayout:
         shift: lowest bit of BlockDepth in TraceCount's word; 0 if there is none and Depth gives the size
         sizes: bytes of a block, by BlockDepth; by Depth if there is no BlockDepth
         capacities: frames that fit in a block, by the same number as `sizes`
-        count_mask: mask of TraceCount in its word
         saturation: greatest TraceCount, which means "or more"; 0 if the count is 32 bits wide and has no
             limit
         wide: whether entries have IndexHigh, so that the stored index has 32 bits instead of 16

@@ -50,7 +50,6 @@ class Links:
 
     Attributes:
         blocks: all entries; the entries of the block walk come first, by address
-        walked: number of entries from the block walk
         buckets: for each entry, the bucket in whose chain it was found, or -1
         chains: for each bucket, the state of its chain (`Chain`)
         entries: for each run of slots, the entry to which each slot leads, or None
@@ -208,7 +207,6 @@ class Links:
 
         Args:
             agrees: returns whether the entry at an address belongs to a bucket or an index
-            number: the bucket of the chain, or the index of the slot
         """
         used, layout = self._used, self._layout
         ceiling = used.upper_start if used.upper_known else used.upper_end

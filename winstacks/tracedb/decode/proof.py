@@ -120,8 +120,7 @@ def _failed_members(guess: Header, parsed: Header, complete: bool) -> Tuple[str,
 
 
 def _best_by_chains(reader: Reader, guesses: Sequence[_Guess]) -> Optional[_Guess]:
-    """Returns the guess with which most bucket heads lead to entries that belong there, None if there is
-    none."""
+    """Returns the guess with which most bucket heads lead to entries that belong there; or None."""
     best, best_rank = None, (0, -_FEW)
     for header, failed in guesses:
         matching, sampled = sample_agreement(reader, header)
@@ -215,8 +214,7 @@ def _first_block_fits(reader: Reader, header: Header) -> Optional[bool]:
 
 
 def _entry_belongs(reader: Reader, header: Header, bucket: int, address: int) -> Optional[bool]:
-    """Returns whether an address holds an entry whose hash belongs in a bucket; None if it is not in the
-    image."""
+    """Returns whether an address holds an entry whose hash belongs in a bucket; None if not in the image."""
     layout = header.layout.entry
     if not header.buckets_end <= address < header.address + MAX_DATABASE:
         return False

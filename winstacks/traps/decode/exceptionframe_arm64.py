@@ -68,7 +68,6 @@ class Switched(NamedTuple):
         registers: Pc, Lr, Sp, Fp and X19 to X28 of the code to which the exception frame returns; only Pc, Sp
             and Fp, of the code to which the switch frame returns, if the exception frame is overwritten or
             absent
-        members: the members of both frames
     """
 
     address: int

@@ -255,8 +255,7 @@ class TrapFrameLayout(abc.ABC):
         return None
 
     def implied_registers(self, address: int) -> Mapping[str, int]:
-        """Returns the registers before an entry from kernel mode that follow from the address of its
-        frame."""
+        """Returns the registers before an entry from kernel mode that follow from its frame's address."""
         return {}
 
     def decode(self, address: int, data: bytes, facts: EntryFacts = NO_FACTS) -> TrapFrame:

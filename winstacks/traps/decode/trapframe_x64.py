@@ -103,8 +103,7 @@ class TrapFrameLayout64(TrapFrameLayout):
     alignment = 16
 
     def tops(self, types: Structures) -> Tuple[int, ...]:
-        """Returns the possible distances of frames from user mode below the top of a kernel stack, in
-        bytes."""
+        """Returns how far frames from user mode may lie below the top of a kernel stack, in bytes."""
         return (self.size,)
 
     def classify(self, address: int, data: bytes, facts: EntryFacts) -> Tuple[str, Validities]:

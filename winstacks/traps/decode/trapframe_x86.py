@@ -151,8 +151,7 @@ class TrapFrameLayout86(TrapFrameLayout):
         return self.from_v86(data) or bool(self.number(data, "SegCs") & 1)
 
     def is_task_nmi(self, data: bytes) -> bool:
-        """Returns whether a frame looks like the frame that the NMI's handler builds from the interrupted
-        task."""
+        """Returns whether a frame looks like one that the NMI's handler builds from the interrupted task."""
         if "DbgArgPointer" not in self.members:
             return False
         zeros = (

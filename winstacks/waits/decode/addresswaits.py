@@ -73,8 +73,7 @@ class AddressWaits:
         return None if below or block.thread_id != owner.tid or not block.address else block
 
     def table(self, place: int) -> AddressTable:
-        """Returns what the table at an address leads to. A thread waits once, so blocks are as few as
-        threads."""
+        """Returns what the table at an address leads to. Threads wait once: blocks are as few as they."""
         size = self._view.pointer_size
         data = self._view.read(place, BUCKETS * size)
         if data is None:

@@ -32,7 +32,6 @@ class ThreadView(NamedTuple):
     """A thread of one half.
 
     Attributes:
-        stacks: its stacks in this half, as address ranges
         teb: its TEB of this half as an address range, None if unknown
         ip, sp: where it stands in user mode, None if unknown
         registers: its other registers there by name (x86: by x64 names), in the order in which they are
