@@ -164,10 +164,10 @@ def _files_in_words(space: AddressSpace, place: FramePlace, facts: CheckFacts) -
     half, entry = facts.namer(space).process.entries.get(base or 0, (space, None))
     path = None if entry is None else facts.image.service(module_lists).details(half, entry).path
     loader = "no entry" if entry is None else cell(path or entry.name or "an entry without a readable name")
-    mapped = None if vad is None else facts.image.service(regions).file_name(vad.control_area)
-    file = (
-        "none" if vad is None else "a file of unknown name" if mapped is None else cell(mapped or "no file")
-    )
+    if vad is None:
+        return f"the loader has {loader}, and no VAD is there"
+    mapped = facts.image.service(regions).file_name(vad.control_area) if vad.control_area else ""
+    file = "a file of unknown name" if mapped is None else cell(mapped or "no file")
     return f"the loader has {loader}, the VAD {file}"
 
 
