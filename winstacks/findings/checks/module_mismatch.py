@@ -27,6 +27,7 @@ from ...process.vads import regions
 from ...stacklist.modules import ModuleIdentities
 from ...stacklist.stack import StackRecord
 from ..code.lostways import over_lost_pages
+from ..code.relays import is_hooked
 from ..facts import CheckFacts
 from ..finding import NONE_KNOWN, OF_MEMORY, Check, Finding, FramePlace, place_finding, unbacked_frames
 
@@ -40,6 +41,10 @@ _LISTS = (
 )
 _LINK = "the file has two names (a hard link): the kernel started it by the name that the loader has"
 _RENAMED = "the file was renamed, or started by a link: by its own headers it has the loader's name"
+_HOTPATCH = (
+    "a hotpatch that the kernel mapped: a function of Windows jumps there, the file is Windows' own, and "
+    "other processes have it"
+)
 _PDB = ".pdb"
 _SIZE = StatusItem(StatusCode.CONTRADICTED, members=("SizeOfImage",))
 _PROTECTOR = "the headers agree with the VAD: protectors of programs change the loader's copy of the size"
@@ -206,7 +211,18 @@ def _unlisted(space: AddressSpace, place: FramePlace, vad: Region, facts: CheckF
         ImageReader(facts.image, space.layer_name, vad.start, vad.end - vad.start).read
     ):
         return LOW, evidence, f"a .NET image that {', '.join(runtimes)} mapped"
-    return MEDIUM, evidence, NONE_KNOWN
+    return (LOW, evidence, _HOTPATCH) if _is_hotpatch(space, place, facts) else (MEDIUM, evidence, NONE_KNOWN)
+
+
+def _is_hotpatch(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> bool:
+    """Returns whether the kernel may have mapped an image as a hotpatch, which no loader list has.
+
+    Other processes have it, too, its file is Windows' own, and a function of Windows jumps there.
+    """
+    mapping = facts.copies.mapping(space, place.at)
+    if mapping is None or not facts.of_windows(space, place.at) or not facts.copies.others(mapping):
+        return False
+    return is_hooked(space, place.at, facts)
 
 
 def _is_managed(read: Callable[[int, int], Optional[bytes]]) -> bool:
@@ -243,8 +259,8 @@ CHECK = Check(
     "be deleted, and if the headers belong to another image; medium if a size differs, for an image "
     "that no list has, and for a module without a VAD; low if only the loader's copy of the size "
     "differs, for a .NET image that a loaded runtime mapped, for a file with two names that the kernel "
-    "started by the loader's name, for a file whose own headers have the loader's name, and for frames that "
-    "a scan found",
+    "started by the loader's name, for a file whose own headers have the loader's name, for a hotpatch of "
+    "Windows, and for frames that a scan found",
     "Protectors of programs map images themselves; while a module is loaded or unloaded, only one side "
     "has it.",
     "Compare windows.ldrmodules with windows.vadinfo, and dump both: windows.vadinfo --dump.",

@@ -14,7 +14,7 @@ from tests.forge.obj import Obj
 from tests.forge.phys import PAGE
 from tests.forge.space import Space
 from tests.forge.vad import Vad
-from tests.support.callstackimages import StackImage
+from tests.support.callstackimages import STUB, StackImage
 from tests.support.callstackimages86 import Wow64Threads
 from tests.support.findingimages import ALL, TID, X64, FindingImage, answered, found
 from tests.support.only import only
@@ -235,6 +235,35 @@ def test_an_image_that_no_list_has(name: str) -> None:
     assert row["Evidence"].startswith(
         "no loader list has the image <mapped:plain.dll>; the loader has no entry, "
     )
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    ("jumps", "others", "folder", "severity"),
+    [
+        (True, True, "Windows\\System32", "low"),
+        (False, True, "Windows\\System32", "medium"),
+        (True, False, "Windows\\System32", "medium"),
+        (True, True, "ProgramData", "medium"),
+    ],
+)
+def test_a_hotpatch_is_mapped_by_the_kernel(
+    name: str, jumps: bool, others: bool, folder: str, severity: str
+) -> None:
+    """No list has it; a function of ntdll jumps there, in each process."""
+    forged = FindingImage(name)
+    base = forged.stacks.modules["kernelbase"].base + 0x200000
+    beside = forged.beside("other.exe", 2000)
+    for process in (forged.app, *([beside] if others else [])):
+        path = f"C:\\{folder}\\ntdll_patch.dll"
+        process.module("ntdll_patch.dll", base, path=path, listed=False, contents={0x1000: b"\x90" * 0x100})
+        at = forged.stacks.modules["ntdll"].base + STUB.rva
+        if jumps:
+            process.space.write(at, b"\xe9" + struct.pack("<i", base + 0x1000 - at - 5))
+    forged.interrupted_at(base + 0x1020)
+    row = the_row(forged)
+    assert row["Severity"] == severity
+    assert row["Innocent"].startswith("a hotpatch that the kernel mapped") == (severity == "low")
 
 
 @pytest.mark.parametrize("name", ALL)
