@@ -324,7 +324,10 @@ CHECK = Check(
     (USER, WOW64),
     "A thread was interrupted in a function, or will return to it, whose bytes differ from those in "
     "most processes that map the same file: the function is hooked or overwritten.",
-    "high. medium if only the section of the file could be compared. low if that section is writable; "
+    "high. medium if only the section of the file could be compared; and for a relay into a DLL outside "
+    "Windows' folder that only this process has. low if that section is writable; if the bytes are the "
+    "file's, and the DLL into which the hooks of other processes lead is not loaded; if all other processes with the "
+    "DLL of a hook have it; for a private page whose function is as in its file; "
     "if the bytes may be of the function beside, because no function table is in the image; for write "
     "barriers of CLR; if the first bytes jump into another image, or through private code into an image in "
     "all processes, or elsewhere in every child of a program that starts itself; and "

@@ -101,12 +101,8 @@ def test_all_bytes_of_the_page_decide(code: bytes, severity: str) -> None:
     assert severities(forged.image(), NO_MODULE) == [severity]
 
 
-@pytest.mark.parametrize(
-    ("functions", "severity"),
-    [(("ExpWorkerThread",), "medium"), ((), "high"), (("KeBalanceSetManager",), "high")],
-)
-def test_patchguard_has_a_text_of_its_own(functions: Tuple[str, ...], severity: str) -> None:
-    """It runs on a worker thread from pool, as a rootkit's work item does."""
+def on_a_thread_of_the_kernel(*functions: str) -> Host64:
+    """A machine whose kernel has a thread in code of no module, which functions of the kernel called."""
     host = Host64("win10-x64")
     page = host.kernel.space.reserve(0x2000)
     host.kernel.space.write(page, (b"\xcc" * 0xB + b"\xe8\0\0\0\0") * 0x100)
@@ -117,6 +113,16 @@ def test_patchguard_has_a_text_of_its_own(functions: Tuple[str, ...], severity: 
     stack.enter(page, routine)
     stack.call(page, routine)
     host.switch_out(thread, stack, WAITING)
+    return host
+
+
+@pytest.mark.parametrize(
+    ("functions", "severity"),
+    [(("ExpWorkerThread",), "medium"), ((), "high"), (("KeBalanceSetManager",), "high")],
+)
+def test_patchguard_has_a_text_of_its_own(functions: Tuple[str, ...], severity: str) -> None:
+    """It runs on a worker thread from pool, as a rootkit's work item does."""
+    host = on_a_thread_of_the_kernel(*functions)
     row = only(found(host.kernel.image(), NO_MODULE))
     assert row["Severity"] == severity
     assert row["Innocent"].startswith("PatchGuard (Kernel Patch Protection)") == (severity == "medium")
