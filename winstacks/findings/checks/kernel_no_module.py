@@ -8,7 +8,6 @@ import re
 from typing import Iterator, Optional
 
 from ...columns.words import CERTAIN, HIGH, IMAGE, KINDS, LIKELY, LOW, MEDIUM, NONE, POSSIBLE, RECORDED, TRAP
-from ...memory.decode.machine import Machine
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.status import has_status, status
 from ...memory.decode.statuscodes import StatusCode
@@ -28,10 +27,12 @@ _HYPERCALL = "the hypervisor's call page: nothing but its calls is in it"
 _LOST_PAGE = "the hypervisor's call page: HvcallCodeVa points to it, and the page is not in the image"
 _OTHER_CODE = "HvcallCodeVa points to the page, which has other code than the hypervisor's calls"
 _PATCH_GUARD = (
-    "PatchGuard (Kernel Patch Protection) runs code of no module on a worker thread of each x64 machine; a "
-    "work item of a rootkit looks alike"
+    "PatchGuard (Kernel Patch Protection) runs code of no module on a worker thread of each 64-bit Windows; "
+    "a work item of a rootkit looks alike"
 )
 _WORKER = "ExpWorkerThread"
+_WIDE = 8
+"""Bytes of a pointer of the Windows that have PatchGuard."""
 CALL_PAGE = "HvcallCodeVa"
 """The kernel's variable with the address of this page (described: MWR Labs, "Ventures into Hyper-V")."""
 _VTL = rb"\x8b\xc8\xb8[\x11\x12]\0\0\0|\x48\x8b\xc1\x48\xc7\xc1[\x11\x12]\0\0\0"
@@ -90,8 +91,8 @@ def _of_hypervisor(address: int, facts: CheckFacts) -> Optional[str]:
 
 
 def _on_a_worker(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:
-    """Returns whether a worker thread of x64 called code of no module, with no other module between."""
-    if stack.space.machine is not Machine.AMD64 or place.how == RECORDED or place.guessed:
+    """Returns whether a worker thread of a 64-bit kernel called code of no module itself."""
+    if stack.space.machine.pointer_size != _WIDE or place.how == RECORDED or place.guessed:
         return False
     outer = next((each for each in unbacked_frames(stack, IMAGE) if each.number > place.number), None)
     # Code without unwind data lets a scan find its caller.
@@ -108,8 +109,8 @@ CHECK = Check(
     "The kernel ran code at an address that belongs to no loaded module, nor to an unloaded module that "
     "Windows remembers.",
     "high; medium where MmUnloadedDrivers is contradicted, in a driver that only its headers in memory show, "
-    "on a worker thread of x64, where PatchGuard's code runs, too, and in a page to which HvcallCodeVa leads "
-    "and which has other code than a hypervisor's calls; low in an option ROM, in "
+    "on a worker thread of 64 bits, where PatchGuard's code runs, too, and in a page to which HvcallCodeVa "
+    "leads and which has other code than a hypervisor's calls; low in an option ROM, in "
     "the hypervisor's call page, where the list of modules is damaged or not "
     "in the image, and for frames that a scan found",
     "The firmware's runtime services, the hypervisor's call page and option ROMs belong to no module. "

@@ -132,7 +132,7 @@ def _assess(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Option
 def _unchanged(
     space: AddressSpace, entry: Optional[int], at: int, comparison: Comparison, facts: CheckFacts
 ) -> Optional[_Assessment]:
-    """Judges a function of which no byte was changed for certain, on a copy of a page; None for a shared one.
+    """Judges a function whose bytes were not changed for certain, on a copy of a page; None on a shared one.
 
     A hook whose target differs in each process may lead to another module than theirs; and where others have
     a hook, the file's own bytes may be an exception.
@@ -154,7 +154,7 @@ def _unchanged(
         return _Assessment(LOW, _ALIKE, page, comparison)
     whole = facts.copies.compare(space, page, page + PAGE_SIZE)
     if comparison.split or (not whole.ranges and (whole.split or whole.alike)):
-        # What the other processes have on the page, too, is a product's.
+        # Changes that the other processes have on the page, too, are a product's.
         return None
     return _Assessment(LOW, _SAME, page, comparison)
 
@@ -300,7 +300,7 @@ def _shown(space: AddressSpace, comparison: Comparison, facts: CheckFacts) -> st
 
 
 def _of_file(space: AddressSpace, comparison: Comparison, facts: CheckFacts) -> str:
-    """Returns the bytes that are the file's and not those of most processes, and theirs."""
+    """Returns bytes that are the file's, where most processes have others, and these."""
     low = comparison.original[0][0]
     high = min(comparison.original[-1][1], low + _SHOWN)
     mine, other = _reader(space, facts)(low, high - low), facts.copies.example(space, low, high)
@@ -326,8 +326,8 @@ CHECK = Check(
     "most processes that map the same file: the function is hooked or overwritten.",
     "high. medium if only the section of the file could be compared; and for a relay into a DLL outside "
     "Windows' folder that only this process has. low if that section is writable; if the bytes are the "
-    "file's, and the DLL into which the hooks of other processes lead is not loaded; if all other processes with the "
-    "DLL of a hook have it; for a private page whose function is as in its file; "
+    "file's, and the DLL into which the hooks of other processes lead is not loaded; if all other processes "
+    "with the DLL of a hook have it; for a private page whose function is as in its file; "
     "if the bytes may be of the function beside, because no function table is in the image; for write "
     "barriers of CLR; if the first bytes jump into another image, or through private code into an image in "
     "all processes, or elsewhere in every child of a program that starts itself; and "

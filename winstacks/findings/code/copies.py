@@ -301,7 +301,7 @@ class SectionCopies:
         )
 
     def _unknown(self, mapping: Mapping, page: int) -> Ranges:
-        """Returns the addresses of a page's relocated numbers, of which the section says nothing."""
+        """Returns the addresses of a page's relocated numbers: the section says nothing about them."""
         base = mapping.vad.start
         relocated = self._own_relocations[mapping.vad.control_area]
         return tuple((base + low, base + high) for low, high in relocated.numbers(page - base))

@@ -151,7 +151,7 @@ class Hooked:
         )
 
     def _entries_in(self, mappings: Sequence[Mapping]) -> List[Tuple[AddressSpace, int]]:
-        """Returns the same function in other processes; that of a 32-bit half in their 32-bit halves."""
+        """Returns the same function in other processes: for a 32-bit half, in their 32-bit halves."""
         machine, wow64 = self._space.machine, self._space.wow64
         return [
             (item.space._replace(machine=machine, wow64=wow64), item.vad.start + self._distance)

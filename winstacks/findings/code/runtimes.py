@@ -171,8 +171,8 @@ def was_interrupted(
     register the code has changed, and where unwind data are not in the image.
 
     Args:
-        ranges: whether code in several ranges may have called each other, as that of a compiler does which
-            gives each function memory of its own
+        ranges: whether code in several ranges may have called each other: some compilers give each function
+            memory of its own
     """
     outline, vad = _outline(stack, facts), facts.vad(stack.space, place.at)
     if not outline.interrupted or vad is None or place.number >= outline.first_image:

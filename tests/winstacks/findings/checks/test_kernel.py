@@ -154,7 +154,7 @@ def test_a_page_with_a_hypervisors_calls(name: str, more: bytes, severity: str) 
 def test_the_page_to_which_the_kernels_variable_leads(
     code: bytes, state: State, severity: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is in the page decides, and the variable where the page is not in the image."""
+    """The bytes of the page decide, and the variable where the page is not in the image."""
     monkeypatch.setattr(kernel_no_module, "CALL_PAGE", "KdDebuggerDataBlock")
     forged = FindingImage("win10-x64")
     page = forged.kernel.base + AWAY

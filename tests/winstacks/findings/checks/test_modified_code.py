@@ -252,7 +252,7 @@ VENDOR = "C:\\Program Files\\Vendor\\"
 
 
 def products(*files: str, loaded: str = "", kept: bool = False) -> Dict[str, Any]:
-    """The first row of a process beside three others, of which each is hooked by a product.
+    """The first row of a process beside others, which a product hooks, too.
 
     Args:
         files: of the product in each process, the own one first; "" for no hook
