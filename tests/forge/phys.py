@@ -16,6 +16,9 @@ FIRST_FRAME = 0x1A0
 FIRST_LARGE_FRAME = 0x2000
 # No image of ours is this big (1 TiB, the most that PAE can address): a frame that is not there.
 MISSING_FRAME = 0xFFFFF00
+# More of them, where PAE's last frame is taken. Their lower 20 bits, too, are behind any image: x86 without
+# PAE has no others.
+_LAST_FRAME, _MORE_MISSING = 0xFFFFFFF, 0xFFC0000
 _SHUFFLED_BLOCK = 64
 # Of a machine with much memory: frames handed out one by one lie above this, in an order of these steps.
 _FIRST_SCATTERED = 0x8000
@@ -73,7 +76,7 @@ class PhysicalMemory:
 
     def missing(self) -> int:
         """The number of a frame that the image will not hold."""
-        self._missing += 1
+        self._missing = self._missing + 1 if self._missing < _LAST_FRAME else _MORE_MISSING
         return self._missing
 
     def free(self, number: int) -> None:

@@ -315,6 +315,15 @@ def test_unreadable_pages_leave_the_image() -> None:
     assert space.read(USER, 1) == b"\0"
 
 
+def test_missing_frames_are_in_no_image_however_many_there_are() -> None:
+    """A machine loses thousands of pages; x86 has frames of 28 bits with PAE, and of 20 without."""
+    phys = PhysicalMemory()
+    frames = [phys.missing() for _ in range(1 << 17)]
+    assert len(set(frames)) == len(frames)
+    assert max(frames) < 1 << 28
+    assert min(frame & 0xFFFFF for frame in frames) > 0x80000
+
+
 def test_obj_of_another_bitness(scratch: Kernel) -> None:
     wow = scratch.process("w.exe", pid=2000).wow64()
     entry = Obj(wow.space, wow.isf, "_LIST_ENTRY", wow.space.allocate(8))

@@ -18,6 +18,7 @@ from ..process.regions import Region
 from ..process.sections import ImageSections, SectionView
 from ..process.vads import regions
 from .decode.pe import MAX_IMAGE
+from .decode.shortnames import is_short_name_of
 from .kernelmodules import Module, mark_overlaps
 from .loaderlists import LoaderEntry, module_lists
 
@@ -100,14 +101,15 @@ class UserModules:
 
     def file_status(self, module: Module, vads: Sequence[Region]) -> Optional[StatusCode]:
         """Returns the status word for a module whose VAD maps no file or another file; None if the file is
-        the module's, or is unknown."""
+        the module's, or is unknown. A loader entry may have the short name of its file."""
         vad = vad_at(vads, module.base)
         path = self._vads.file_name(vad.control_area) if vad is not None and vad.control_area else None
         if path is None:
             return None
         if not path:
             return StatusCode.VAD_WITHOUT_FILE
-        same = text.file_name(path).lower() == module.file.lower()
+        mapped = text.file_name(path)
+        same = mapped.lower() == module.file.lower() or is_short_name_of(module.file, mapped)
         return None if same else StatusCode.VAD_OF_ANOTHER_FILE
 
     def file_name(self, vad: Region) -> Optional[str]:

@@ -29,9 +29,9 @@ from tests.support.only import only
 from winstacks.options import SEVERITIES
 
 from .checks.test_context_on_stack import PreparedContext
-from .checks.test_kernel import AWAY, process_of, processes, recorded, unlink
+from .checks.test_kernel import AWAY, on_a_thread_of_the_kernel, process_of, processes, recorded, unlink
 from .checks.test_modified_code import OTHER_CODE, RELAYS, changed, hook, relay
-from .checks.test_module_mismatch import unlisted
+from .checks.test_module_mismatch import renamed, unlisted
 from .checks.test_syscall_outside import COPY, Calling
 from .checks.test_truncated import cut
 from .code.test_returns import ELSEWHERE, library
@@ -332,6 +332,21 @@ def thread_state(write: bool) -> Image:
     return image
 
 
+def own_name(write: bool) -> Image:
+    return renamed(KERNEL, "setup.tmp", "stacks.pdb" if write else "calc.pdb").image()
+
+
+def into_a_vendor(write: bool) -> Image:
+    forged = changed(KERNEL, 0x1800, b"\xcc", beside=3)
+    target = forged.app.module("vendor.dll", path=VENDOR, exports={"Run": 0x1100}).base + 0x1100
+    relay(forged, forged.app, 0, target if write else 0x1234, RELAYS[0])
+    return forged.image()
+
+
+def work_item(write: bool) -> Image:
+    return on_a_thread_of_the_kernel(*["ExpWorkerThread"] * write).kernel.image()
+
+
 ATTACKS: Dict[str, Tuple[str, Callable[[bool], Image]]] = {
     "a registered function table": ("unbacked", function_table),
     "a range in CLR's list": ("unbacked", clr_range),
@@ -359,6 +374,9 @@ ATTACKS: Dict[str, Tuple[str, Callable[[bool], Image]]] = {
     "a fiber": ("truncated", fiber),
     "a runtime that switches stacks": ("truncated", switching_runtime),
     "a .NET image in no list": ("module_mismatch", dot_net_header),
+    "the loader's name in the file's own headers": ("module_mismatch", own_name),
+    "a relay that leads into a program's DLL": ("modified_code", into_a_vendor),
+    "a worker thread of the kernel": ("kernel_no_module", work_item),
     "a damaged list of modules": ("kernel_no_module", list_of_modules),
     "a list of unloaded drivers with impossible values": ("kernel_no_module", list_of_unloaded),
     "a module that was unloaded": ("kernel_no_module", unloaded_module),

@@ -10,9 +10,10 @@ import shlex
 import pytest
 
 from tests.machines import inkernel, ownmemory
-from tests.support.clean.host64 import Host64
-from tests.support.findingimages import found, nothing_found
+from tests.support.clean.host64 import JITTED, Host64, Private
+from tests.support.findingimages import MAPPED, found, nothing_found
 from tests.support.only import only
+from winstacks.findings.finding import NONE_KNOWN
 from winstacks.findings.registry import check_named
 from winstacks.options import CHECKS
 
@@ -92,3 +93,18 @@ def test_findings_below_the_severity_that_was_asked_for_are_counted() -> None:
     text = only(nothing_found(host.kernel.image(), check=["unbacked"], severity="high"))
     assert text.startswith("no finding of severity high: 1 check examined ")
     assert text.endswith("; 1 is of a lower severity")
+
+
+def test_low_rows_without_an_innocent_reason_come_before_those_with_one() -> None:
+    """Of equal checks the first one found comes first, if nothing else decides."""
+    host = Host64("win10-x64")
+    compiled = host.program("first.exe", functions="main Work", folder="C:\\Program Files\\Vendor")
+    *_, base = (compiled.jitted() for _ in range(4))
+    compiled.interrupted("main", "Work", at=base + JITTED.rva)
+    guessed = host.program("second.exe", functions="main")
+    guessed.process.region(MAPPED, b"\x90" * 0x100, size=0x1000, file="\\Windows\\code.bin")
+    guessed.interrupted("main", Private(guessed.jitted()), "kernelbase!SleepEx", at=MAPPED + 0x20)
+    low = [row for row in found(host.kernel.image(), "unbacked") if row["Severity"] == "low"]
+    reasons = [str(row["Innocent"]).startswith(NONE_KNOWN) for row in low]
+    assert (reasons[0], reasons[-1]) == (True, False)
+    assert reasons == sorted(reasons, reverse=True)

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
-from typing import Iterator
+import re
+from typing import Iterator, Optional
 
 from ...columns.words import (
     AWAITED,
     CERTAIN,
     HIGH,
+    IMAGE,
     KINDS,
     LIKELY,
     LOW,
@@ -23,28 +25,36 @@ from ...columns.words import (
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.status import has_status, status
 from ...memory.decode.statuscodes import StatusCode
+from ...names.decode.grounds import KERNEL_MODULES
 from ...names.places import ROM
 from ...stacklist.stack import StackRecord
 from ..facts import CheckFacts
-from ..finding import Check, Finding, frame_places, place_finding, shows_kernel_code
+from ..finding import Check, Finding, FramePlace, frame_places, place_finding, shows_kernel_code
 
 _FIRMWARE = "the firmware's runtime services, the hypervisor's call page"
-_PATCHGUARD = "PatchGuard, which every 64-bit kernel has, and whose context may be there"
 _DAMAGED = "a module that the damaged list of modules lacks"
 _TAKEN_OFF = (
     "a driver that was being loaded or unloaded; code that a driver loads itself (VirtualBox's VMMR0)"
 )
 _ROM = "an option ROM (physical C0000h-FFFFFh): QEMU's kvmvapic runs in one"
-_HYPERCALL = "the hypervisor's call page: only vmcall and ret are in it, or HvcallCodeVa points to it"
+_HYPERCALL = "the hypervisor's call page: nothing but its calls is in it"
+_LOST_PAGE = "the hypervisor's call page: HvcallCodeVa points to it, and the page is not in the image"
+_OTHER_CODE = "HvcallCodeVa points to the page, which has other code than the hypervisor's calls"
+_PATCH_GUARD = (
+    "PatchGuard (Kernel Patch Protection) runs code of no module by timers, DPCs and worker threads of each "
+    "64-bit Windows; a callback of a rootkit looks alike"
+)
+_WORKER = "ExpWorkerThread"
+_WIDE = 8
+"""Bytes of a pointer of the Windows that have PatchGuard."""
 CALL_PAGE = "HvcallCodeVa"
 """The kernel's variable with the address of this page (described: MWR Labs, "Ventures into Hyper-V")."""
-_INSTRUCTIONS = (b"\x0f\x01\xc1", b"\x0f\x01\xd9")
-"""vmcall and vmmcall (Intel's manual, volume 3; AMD's, volume 3)."""
-_VMCALLS = tuple(instruction + b"\xc3" for instruction in _INSTRUCTIONS)
-"""The same, with the ret behind them."""
-_CALLS = 0x40
-"""Length of the part of such a page that holds the calls; the hypervisor fills the rest."""
-_FILLERS = (b"\0", b"\x90", b"\xcc")
+_VTL = rb"\x8b\xc8\xb8[\x11\x12]\0\0\0|\x48\x8b\xc1\x48\xc7\xc1[\x11\x12]\0\0\0"
+"""The loads before a call or a return between virtual trust levels: mov ecx, eax; mov eax, 11h or 12h; and
+mov rax, rcx; mov rcx, 11h or 12h."""
+_CALLS = re.compile(rb"(?:\x90*(?:" + _VTL + rb")?\x0f\x01[\xc1\xd9]\xc3)+(?:\0*|\x90*|\xcc*)")
+"""All that a page with a hypervisor's calls holds: vmcall or vmmcall, ret, and what fills the rest (Intel's
+manual, volume 3; AMD's, volume 3; described: MWR Labs, "Ventures into Hyper-V")."""
 _REGION = 0x10000
 
 
@@ -67,33 +77,48 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         confidence = POSSIBLE if unsure else CERTAIN if place.how == TRAP else LIKELY
         # A driver's headers are there, and the list of modules is whole.
         taken_off = place.name.status == status(StatusCode.IN_NO_MODULE_LIST)
-        guard = awaited and not facts.is_user(place.at) and stack.space.pointer_size == 8
         innocent = _TAKEN_OFF if taken_off else _DAMAGED if unsure else _ROM if rom else _FIRMWARE
-        innocent = _PATCHGUARD if innocent == _FIRMWARE and guard else innocent
         evidence = facts.memory(facts.image.kernel, place.address)
-        hypercall = not unsure and not rom and _is_hypercall(place.address, facts)
-        innocent = _HYPERCALL if hypercall else innocent
+        hypercall = None if unsure or rom else _of_hypervisor(place.address, facts)
+        worker = not unsure and not rom and not facts.is_user(place.at) and _like_patch_guard(stack, place)
+        innocent = hypercall or (_PATCH_GUARD if worker else innocent)
         # Somebody wrote to a list that is contradicted; one that is only absent has lost its pages.
         written = has_status(place.name.status, StatusCode.CONTRADICTED) and not rom
-        severity = MEDIUM if written or taken_off else LOW if unsure or rom or hypercall else HIGH
-        severity = MEDIUM if severity == HIGH and guard else severity
+        if written or taken_off or hypercall == _OTHER_CODE:
+            severity = MEDIUM
+        else:
+            severity = LOW if unsure or rom or hypercall else MEDIUM if worker else HIGH
         yield place_finding(stack, place, severity, confidence, evidence, innocent, near)
 
 
-def _is_hypercall(address: int, facts: CheckFacts) -> bool:
-    """Returns whether an address is in the page with a hypervisor's calls.
+def _of_hypervisor(address: int, facts: CheckFacts) -> Optional[str]:
+    """Returns why an address may be in the page with a hypervisor's calls, None if it is not.
 
-    Either the page contains such calls and nothing else; or the kernel's variable leads to it, and a call is
-    before the address, or the page is not in the image.
+    All bytes of the page decide: other code may contain such a call. What the kernel's variable leads to says
+    little, because anyone who writes to the kernel can write there.
     """
     page = address - address % PAGE_SIZE
     memory = facts.image.memory(facts.image.kernel)
     data, pointer = memory.read(page, PAGE_SIZE), facts.image.symbol(CALL_PAGE)
-    behind_call = data is None or data[: address - page].endswith(_INSTRUCTIONS)
-    if pointer is not None and behind_call and memory.pointer(pointer) == page:
-        return True
-    code, rest = (b"", b"") if data is None else (data[:_CALLS], data[_CALLS:])
-    return any(call in code for call in _VMCALLS) and rest.strip(rest[:1]) == b"" and rest[:1] in _FILLERS
+    if data is not None and _CALLS.fullmatch(data):
+        return _HYPERCALL
+    if pointer is None or memory.pointer(pointer) != page:
+        return None
+    return _LOST_PAGE if data is None else _OTHER_CODE
+
+
+def _like_patch_guard(stack: StackRecord, place: FramePlace) -> bool:
+    """Returns whether a worker thread of a 64-bit kernel called code of no module, or a callback will."""
+    if place.how == AWAITED:
+        return stack.space.machine.pointer_size == _WIDE
+    if stack.space.machine.pointer_size != _WIDE or place.how == RECORDED or place.guessed:
+        return False
+    outer = next((each for each in frame_places(stack, IMAGE) if each.number > place.number), None)
+    # Code without unwind data lets a scan find its caller.
+    if outer is None:
+        return False
+    details = outer.frame.details
+    return details.module in KERNEL_MODULES and details.function == _WORKER
 
 
 CHECK = Check(
@@ -102,12 +127,12 @@ CHECK = Check(
     tuple(KINDS),
     "The kernel ran code, or will call it for a timer, DPC or work item, at an address that belongs to no "
     "loaded module, nor to an unloaded module that Windows remembers.",
-    "high; medium where MmUnloadedDrivers is contradicted, in a driver that only its headers in memory "
-    "show, and where only a callback of a 64-bit kernel leads there; low in an option ROM, in the "
-    "hypervisor's call page, where the list of modules is damaged or not in the image, and for frames that a "
-    "scan found",
-    "The firmware's runtime services, the hypervisor's call page and option ROMs belong to no module; "
-    "PatchGuard's context does not, and a timer, DPC or work item may lead there. "
+    "high; medium where MmUnloadedDrivers is contradicted, in a driver that only its headers in memory show, "
+    "on a worker thread of 64 bits or as a callback of a 64-bit kernel, where PatchGuard's code runs, too, "
+    "and in a page to which HvcallCodeVa leads and which has other code than a hypervisor's calls; low in an "
+    "option ROM, in the hypervisor's call page, where the list of modules is damaged or absent, and "
+    "for frames that a scan found",
+    "The firmware's runtime services, the hypervisor's call page and option ROMs belong to no module. "
     "`<rom>` is memory mapped to physical C0000h-FFFFFh, where QEMU's kvmvapic runs.",
     "Read the memory there with volshell -w; compare windows.modules with windows.modscan.",
     "no stack has a frame",

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Iterator, NamedTuple, Optional, Tuple
+from typing import FrozenSet, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from ...columns.words import CERTAIN, HIGH, IMAGE, LIKELY, LOW, MAPPED, MEDIUM, POSSIBLE, TRAP, USER, WOW64
 from ...memory.decode.pagetable import PAGE_SIZE
@@ -20,6 +20,15 @@ from ..code.differing import Ranges
 from ..code.functions import function_at
 from ..code.jumps import ENTRY, Read, follow_jumps
 from ..code.lostways import over_lost_pages
+from ..code.products import (
+    Verdict,
+    files_in_words,
+    in_words,
+    of_users,
+    other_hook,
+    product_left_out,
+    without_hook,
+)
 from ..code.relays import Hooked
 from ..facts import CheckFacts
 from ..finding import NONE_KNOWN, OF_MEMORY, Check, Finding, FramePlace, frame_places, place_finding
@@ -28,9 +37,9 @@ NAME = "modified_code"
 
 _SHOWN = 16
 _MAX_SIBLINGS = 8
+_NOTHING = Verdict(HIGH, NONE_KNOWN, frozenset())
 
 _PARENT = "InheritedFromUniqueProcessId"
-_ELSEWHERE = "most processes have a hook here, but the hook of this process leads into another module"
 _UNPACKED = "the section is writable: programs that unpack themselves write there"
 _BARRIER = "CLR rewrites its write barriers to fit its heap"
 _BARRIERS = ("JIT_WriteBarrier", "JIT_CheckedWriteBarrier", "JIT_ByRefWriteBarrier")
@@ -39,6 +48,7 @@ _CLR = ("clr", "coreclr", "mscorwks")
 _WRITABLE = 1 << 31
 """IMAGE_SCN_MEM_WRITE."""
 _BESIDE = "the bytes may be of the function beside it: no function table in the image shows where it begins"
+_SAME = "the function has the bytes of its file; the process has a copy of the page for another reason"
 _ALIKE = "the others have the same bytes; whether the file has them is unknown: its page is not in the image"
 _NEAR = 0x10
 """Bytes before and behind a frame that are of its function, whose start is unknown."""
@@ -46,31 +56,53 @@ _ONE_OTHER = "only one other process maps the file, and that one may be changed"
 
 
 class _Assessment(NamedTuple):
-    """The verdict on an address: `entry` is the entry of its function, else the first changed byte."""
+    """The verdict on an address.
+
+    Attributes:
+        entry: the entry of its function, else the first changed byte, else the page
+        leads: files of the modules into which the hooks lead
+    """
 
     severity: str
     innocent: str
     entry: int
     found: Comparison
+    leads: FrozenSet[str] = frozenset()
 
 
 def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the frames in functions that differ from most other processes; one for each function."""
     space = stack.space
+    copies: List[Tuple[FramePlace, _Assessment]] = []
+    told: Set[int] = set()
     for place in frame_places(stack, IMAGE, MAPPED):
         if not facts.is_user(place.at):
             continue
         assessment = facts.find_once(NAME, space, place.at, functools.partial(_assess, space, place, facts))
         if assessment is None:
             continue
-        severity, innocent = assessment.severity, assessment.innocent
-        if place.guessed:
-            place, severity, innocent = over_lost_pages(stack, place, severity, innocent, facts)
-        one = assessment.found.others == 1 and not assessment.found.alike
-        confidence = POSSIBLE if one else CERTAIN if place.how == TRAP else LIKELY
-        evidence = f"{_shown(space, assessment.found, facts)}; {facts.memory(space, place.address)}"
-        group = (space.layer_name, assessment.entry)
-        yield place_finding(stack, place, severity, confidence, evidence, innocent, group)
+        if assessment.innocent == _SAME:
+            copies.append((place, assessment))
+            continue
+        told.add(place.at // PAGE_SIZE)
+        yield _finding(stack, place, assessment, facts)
+    for place, assessment in copies:
+        if place.at // PAGE_SIZE not in told:
+            yield _finding(stack, place, assessment, facts)
+
+
+def _finding(stack: StackRecord, place: FramePlace, assessment: _Assessment, facts: CheckFacts) -> Finding:
+    space, severity, innocent = stack.space, assessment.severity, assessment.innocent
+    if place.guessed:
+        place, severity, innocent = over_lost_pages(stack, place, severity, innocent, facts)
+    one = assessment.found.others == 1 and not assessment.found.alike
+    confidence = POSSIBLE if one else CERTAIN if place.how == TRAP else LIKELY
+    evidence = f"{_shown(space, assessment.found, facts)}; in {in_words(space, place.at, facts)}"
+    if assessment.leads:
+        evidence += f"; the hook leads into {files_in_words(space, assessment.leads, facts)}"
+    evidence += f"; {facts.memory(space, place.address)}"
+    group = (space.layer_name, assessment.entry)
+    return place_finding(stack, place, severity, confidence, evidence, innocent, group)
 
 
 def _assess(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Optional[_Assessment]:
@@ -82,13 +114,10 @@ def _assess(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Option
             NAME, comparison.reason, place.frame.details.module or place.name.symbol.partition("+")[0]
         )
     if not comparison.ranges:
-        led = _led_elsewhere(space, entry, comparison, facts)
-        if led is None and comparison.private and facts.copies.is_private(space, place.at):
-            return _Assessment(LOW, _ALIKE, place.at // PAGE_SIZE * PAGE_SIZE, comparison)
-        return led
+        return _unchanged(space, entry, place.at, comparison, facts)
     beside = entry is None and not _is_near(place.at, comparison.ranges)
     entry = comparison.ranges[0][0] if entry is None else entry
-    severity, innocent = _explained(space, entry, comparison.ranges, facts)
+    severity, innocent, leads = _explained(space, entry, comparison.ranges, facts)
     if severity == HIGH and beside:
         severity, innocent = LOW, _BESIDE
     if severity == HIGH and _is_barrier(space, place, comparison.ranges, facts):
@@ -97,7 +126,37 @@ def _assess(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Option
         severity, innocent = _by_the_section(space, comparison.ranges[0][0], innocent, facts)
     if comparison.others == 1 and not comparison.alike and innocent == NONE_KNOWN:
         innocent = _ONE_OTHER
-    return _Assessment(severity, innocent, entry, comparison)
+    return _Assessment(severity, innocent, entry, comparison, leads)
+
+
+def _unchanged(
+    space: AddressSpace, entry: Optional[int], at: int, comparison: Comparison, facts: CheckFacts
+) -> Optional[_Assessment]:
+    """Judges a function whose bytes were not changed for certain, on a copy of a page; None on a shared one.
+
+    A hook whose target differs in each process may lead to another module than theirs; and where others have
+    a hook, the file's own bytes may be an exception.
+    """
+    if comparison.split and entry is not None and entry <= comparison.split[0][0] < entry + ENTRY:
+        led = other_hook(space, entry, facts)
+        if led is not None:
+            found = comparison._replace(ranges=comparison.split)
+            return _Assessment(led.severity, led.innocent, entry, found, led.leads)
+    if comparison.original:
+        first = comparison.original[0][0]
+        start = entry if entry is not None and entry <= first < entry + ENTRY else first
+        verdict = without_hook(space, start, facts)
+        return _Assessment(verdict.severity, verdict.innocent, start, comparison, verdict.leads)
+    if comparison.reason or not facts.copies.is_private(space, at):
+        return None
+    page = at // PAGE_SIZE * PAGE_SIZE
+    if comparison.private:
+        return _Assessment(LOW, _ALIKE, page, comparison)
+    whole = facts.copies.compare(space, page, page + PAGE_SIZE)
+    if comparison.split or (not whole.ranges and (whole.split or whole.alike)):
+        # Changes that the other processes have on the page, too, are a product's.
+        return None
+    return _Assessment(LOW, _SAME, page, comparison)
 
 
 def _is_near(at: int, changed: Ranges) -> bool:
@@ -135,44 +194,36 @@ def _by_the_section(space: AddressSpace, at: int, innocent: str, facts: CheckFac
     return MEDIUM, innocent
 
 
-def _led_elsewhere(
-    space: AddressSpace, entry: Optional[int], comparison: Comparison, facts: CheckFacts
-) -> Optional[_Assessment]:
-    """Judges a hook whose target differs in each process: whether it leads to another module than theirs."""
-    first = comparison.split[0][0] if comparison.split else None
-    if entry is None or first is None or not entry <= first < entry + ENTRY:
-        return None
-    if not Hooked(space, entry, facts).alone:
-        return None
-    return _Assessment(HIGH, _ELSEWHERE, entry, comparison._replace(ranges=comparison.split))
-
-
-def _explained(space: AddressSpace, entry: int, changed: Ranges, facts: CheckFacts) -> Tuple[str, str]:
-    """Returns the severity of a function's changed bytes, and their explanation."""
+def _explained(space: AddressSpace, entry: int, changed: Ranges, facts: CheckFacts) -> Verdict:
+    """Returns the severity of a function's changed bytes, their explanation, and where a hook leads."""
     first = changed[0][0]
     if not entry <= first or changed[-1][1] > entry + ENTRY:
-        return HIGH, NONE_KNOWN
+        return _NOTHING
     # The first byte of a jump may have the same value as the byte that it replaced.
     target = next(
         filter(None, (follow_jumps(_reader(space, facts), at, space.machine) for at in (entry, first))), None
     )
     if target is None:
-        return HIGH, NONE_KNOWN
+        return product_left_out(space, entry, facts) or _NOTHING
     name = facts.namer(space).name(target, return_address=False)
     jump = f"the entry jumps to {target:#x} {name.symbol}"
     if name.backing == IMAGE:
-        return LOW, jump
+        known_module = facts.namer(space).module_at(target)
+        leads = frozenset(() if known_module is None else (known_module.module.file.lower(),))
+        return Verdict(LOW, jump, leads)
     hooked = Hooked(space, entry, facts)
     if hooked.by_all is not None:
         alike = counted(hooked.alike, "other process", "other processes")
-        return (
-            LOW,
-            f"{jump}, and on into {hooked.by_all}; so do the hooks of {alike}",
-        )
+        innocent = f"{jump}, and on into {hooked.by_all}; so do the hooks of {alike}"
+        return Verdict(LOW, innocent, hooked.mine)
+    severity = HIGH
     if hooked.mine:
-        jump += f", and on into {', '.join(sorted(hooked.mine))}"
+        severity, users = of_users(space, hooked, facts)
+        jump += f", and on into {', '.join(sorted(hooked.mine))}{users}"
     program = _program_of_all(space, changed, facts)
-    return (HIGH, jump) if program is None else (LOW, f"{jump}; so does every child of {program}")
+    if program is not None and severity != LOW:
+        severity, jump = LOW, f"{jump}; so does every child of {program}"
+    return Verdict(severity, jump, hooked.mine)
 
 
 def _reader(space: AddressSpace, facts: CheckFacts) -> Read:
@@ -216,6 +267,10 @@ def _shown(space: AddressSpace, comparison: Comparison, facts: CheckFacts) -> st
     if comparison.private and not comparison.ranges:
         alike = counted(comparison.alike, *_OTHERS_HAVE)
         return f"a private copy of the page, as {alike}"
+    if comparison.original and not comparison.ranges:
+        return _of_file(space, comparison, facts)
+    if not comparison.ranges:
+        return "a private copy of the page"
     low = comparison.ranges[0][0]
     high = min(comparison.ranges[-1][1], low + _SHOWN)
     mine = _reader(space, facts)(low, high - low)
@@ -244,6 +299,16 @@ def _shown(space: AddressSpace, comparison: Comparison, facts: CheckFacts) -> st
     return text
 
 
+def _of_file(space: AddressSpace, comparison: Comparison, facts: CheckFacts) -> str:
+    """Returns bytes that are the file's, where most processes have others, and these."""
+    low = comparison.original[0][0]
+    high = min(comparison.original[-1][1], low + _SHOWN)
+    mine, other = _reader(space, facts)(low, high - low), facts.copies.example(space, low, high)
+    text = f"the bytes of the file, and not those of most of {comparison.others} processes"
+    text += "" if mine is None else f", from {low:#x} on {mine.hex(' ')}"
+    return text if other is None else f"{text}; PID {other[0].pid} has {other[1].hex(' ')}"
+
+
 def unchecked(facts: CheckFacts) -> Iterator[str]:
     """Yields that the kernel's code is not compared, and the reasons why other code was not."""
     reasons = list(facts.left_out(NAME))
@@ -259,7 +324,10 @@ CHECK = Check(
     (USER, WOW64),
     "A thread was interrupted in a function, or will return to it, whose bytes differ from those in "
     "most processes that map the same file: the function is hooked or overwritten.",
-    "high. medium if only the section of the file could be compared. low if that section is writable; "
+    "high. medium if only the section of the file could be compared; and for a relay into a DLL outside "
+    "Windows' folder that only this process has. low if that section is writable; if the bytes are the "
+    "file's, and the DLL into which the hooks of other processes lead is not loaded; if all other processes "
+    "with the DLL of a hook have it; for a private page whose function is as in its file; "
     "if the bytes may be of the function beside, because no function table is in the image; for write "
     "barriers of CLR; if the first bytes jump into another image, or through private code into an image in "
     "all processes, or elsewhere in every child of a program that starts itself; and "

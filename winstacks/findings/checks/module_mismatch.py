@@ -14,9 +14,12 @@ from ...columns.words import HIGH, LIKELY, LOW, MEDIUM, UNKNOWN, USER, WOW64
 from ...memory.decode.pagetable import round_to_pages
 from ...memory.decode.status import Status, StatusItem, has_status
 from ...memory.decode.statuscodes import StatusCode
+from ...memory.decode.text import cell, file_name
 from ...memory.image import AddressSpace, Image
-from ...names.decode.pe import HeaderError, Headers, read_headers
+from ...names.decode import exports
+from ...names.decode.pe import HeaderError, Headers, read_codeview, read_headers
 from ...names.imagereader import ImageReader
+from ...names.loaderlists import module_lists
 from ...names.usermodules import fits_mapping
 from ...process.programs import control_area_of, started_as
 from ...process.regions import Region
@@ -24,6 +27,7 @@ from ...process.vads import regions
 from ...stacklist.modules import ModuleIdentities
 from ...stacklist.stack import StackRecord
 from ..code.lostways import over_lost_pages
+from ..code.relays import is_hooked
 from ..facts import CheckFacts
 from ..finding import NONE_KNOWN, OF_MEMORY, Check, Finding, FramePlace, frame_places, place_finding
 
@@ -36,6 +40,12 @@ _LISTS = (
     (StatusCode.NO_VAD, MEDIUM, "the loader lists a module without a VAD", "the module was just unloaded"),
 )
 _LINK = "the file has two names (a hard link): the kernel started it by the name that the loader has"
+_RENAMED = "the file was renamed, or started by a link: by its own headers it has the loader's name"
+_HOTPATCH = (
+    "a hotpatch that the kernel mapped: a function of Windows jumps there, the file is Windows' own, and "
+    "other processes have it"
+)
+_PDB = ".pdb"
 _SIZE = StatusItem(StatusCode.CONTRADICTED, members=("SizeOfImage",))
 _PROTECTOR = "the headers agree with the VAD: protectors of programs change the loader's copy of the size"
 _DAMAGED = "the loader's lists cannot be followed"
@@ -69,7 +79,8 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         if assessment is None:
             continue
         severity, evidence, innocent = assessment.reason
-        evidence = f"{evidence}; {facts.memory(space, place.address)}"
+        files = _files_in_words(space, place, facts)
+        evidence = f"{evidence}; {files}; {facts.memory(space, place.address)}"
         group = (space.layer_name, assessment.start)
         if place.guessed:
             place, severity, innocent = over_lost_pages(stack, place, severity, innocent, facts)
@@ -96,8 +107,12 @@ def _mismatch(
 ) -> Optional[Reason]:
     for word, severity, evidence, innocent in _LISTS:
         if has_status(place.name.status, word):
-            linked = word is StatusCode.VAD_OF_ANOTHER_FILE and _is_linked(space, place, vad, facts)
-            return (LOW, evidence, _LINK) if linked else (severity, evidence, innocent)
+            if word is StatusCode.VAD_OF_ANOTHER_FILE:
+                if _is_linked(space, place, vad, facts):
+                    return LOW, evidence, _LINK
+                if _is_renamed(space, place, facts):
+                    return LOW, evidence, _RENAMED
+            return severity, evidence, innocent
     if vad is None or not vad.image:
         return None
     known_module = facts.namer(space).module_at(place.at)
@@ -125,6 +140,40 @@ def _is_linked(space: AddressSpace, place: FramePlace, vad: Optional[Region], fa
     ):
         return False
     return (started_as(facts.image, space.eprocess) or "").lower() == known_module.module.file.lower()
+
+
+def _is_renamed(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> bool:
+    """Returns whether the mapped file says itself that its name is the loader entry's.
+
+    A section has the name by which the file was opened first, before it was renamed, or the target of a
+    symbolic link. What the file says is read from the section, which no process can write.
+    """
+    known_module, reader = facts.namer(space).module_at(place.at), facts.copies.original(space, place.at)
+    try:
+        headers = None if reader is None else read_headers(reader.read)
+    except HeaderError:
+        return False
+    if known_module is None or reader is None or headers is None:
+        return False
+    module, record = known_module.module, read_codeview(reader.read, headers)
+    exported = exports.module_name(reader.load, headers)
+    return exported.lower() == module.file.lower() or (
+        record is not None and file_name(record.pdb_name).lower() == f"{module.stem}{_PDB}"
+    )
+
+
+def _files_in_words(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> str:
+    """Returns the file that the loader's entry names, and the file that is mapped."""
+    known_module, vad = facts.namer(space).module_at(place.at), facts.vad(space, place.at)
+    base = None if known_module is None else known_module.module.base
+    half, entry = facts.namer(space).process.entries.get(base or 0, (space, None))
+    path = None if entry is None else facts.image.service(module_lists).details(half, entry).path
+    loader = "no entry" if entry is None else cell(path or entry.name or "an entry without a readable name")
+    if vad is None:
+        return f"the loader has {loader}, and no VAD is there"
+    mapped = facts.image.service(regions).file_name(vad.control_area) if vad.control_area else ""
+    file = "a file of unknown name" if mapped is None else cell(mapped or "no file")
+    return f"the loader has {loader}, the VAD {file}"
 
 
 def _of_headers(headers: Headers, vad: Region, facts: CheckFacts) -> Optional[Reason]:
@@ -162,7 +211,18 @@ def _unlisted(space: AddressSpace, place: FramePlace, vad: Region, facts: CheckF
         ImageReader(facts.image, space.layer_name, vad.start, vad.end - vad.start).read
     ):
         return LOW, evidence, f"a .NET image that {', '.join(runtimes)} mapped"
-    return MEDIUM, evidence, NONE_KNOWN
+    return (LOW, evidence, _HOTPATCH) if _is_hotpatch(space, place, facts) else (MEDIUM, evidence, NONE_KNOWN)
+
+
+def _is_hotpatch(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> bool:
+    """Returns whether the kernel may have mapped an image as a hotpatch, which no loader list has.
+
+    Other processes have it, too, its file is Windows' own, and a function of Windows jumps there.
+    """
+    mapping = facts.copies.mapping(space, place.at)
+    if mapping is None or not facts.of_windows(space, place.at) or not facts.copies.others(mapping):
+        return False
+    return is_hooked(space, place.at, facts)
 
 
 def _is_managed(read: Callable[[int, int], Optional[bytes]]) -> bool:
@@ -199,7 +259,8 @@ CHECK = Check(
     "be deleted, and if the headers belong to another image; medium if a size differs, for an image "
     "that no list has, and for a module without a VAD; low if only the loader's copy of the size "
     "differs, for a .NET image that a loaded runtime mapped, for a file with two names that the kernel "
-    "started by the loader's name, and for frames that a scan found",
+    "started by the loader's name, for a file whose own headers have the loader's name, for a hotpatch of "
+    "Windows, and for frames that a scan found",
     "Protectors of programs map images themselves; while a module is loaded or unloaded, only one side "
     "has it.",
     "Compare windows.ldrmodules with windows.vadinfo, and dump both: windows.vadinfo --dump.",

@@ -31,7 +31,7 @@ from ...process.regions import Region
 from ...process.sections import ImageSections
 from ...process.spaces import AddressSpaces
 from ...process.vads import regions
-from .differing import Ranges, differing
+from .differing import Ranges, differing, within, without
 
 MAX_OTHERS = 8
 """The most other processes with which a page is compared."""
@@ -81,6 +81,8 @@ class Comparison(NamedTuple):
         alike: number of other processes whose page equals this process's own copy, if that copy differs from
             the section's page, or if the section's page is not in the image; `private` says which
         private: whether the page is a copy of the process's own whose section page is not in the image
+        original: addresses of the bytes for which most others have another value, and this process has the
+            file's: the given file and the section outvote any number of processes
     """
 
     ranges: Ranges = ()
@@ -90,17 +92,19 @@ class Comparison(NamedTuple):
     file: str = ""
     alike: int = 0
     private: bool = False
+    original: Ranges = ()
 
     @property
     def equal(self) -> bool:
-        """Whether most other processes have the same bytes in the whole range."""
+        """Whether the file, or else most other processes, have the same bytes in the whole range."""
         return not self.ranges and not self.reason
 
     def within(self, start: int, end: int) -> Comparison:
         """Returns the result for a part of what was compared."""
-        ranges = tuple(_within(self.ranges, start, end))
+        ranges = tuple(within(self.ranges, start, end))
         alike = self.alike if ranges or self.private else 0
-        return self._replace(ranges=ranges, split=tuple(_within(self.split, start, end)), alike=alike)
+        split, original = (tuple(within(each, start, end)) for each in (self.split, self.original))
+        return self._replace(ranges=ranges, split=split, alike=alike, original=original)
 
     @classmethod
     def joined(cls, parts: Iterable[Comparison]) -> Comparison:
@@ -114,6 +118,7 @@ class Comparison(NamedTuple):
             next((part.file for part in known if part.file), ""),
             max((part.alike for part in known), default=0),
             any(part.private for part in known),
+            tuple(sorted({place for part in known for place in part.original})),
         )
 
 
@@ -176,7 +181,7 @@ class SectionCopies:
     def is_private(self, space: AddressSpace, address: int) -> bool:
         """Returns whether a process has a copy of its own of a page of a mapped image."""
         mapping = self.mapping(space, address)
-        if mapping is None:
+        if mapping is None or self._pages.get((space.layer_name, address // PAGE_SIZE * PAGE_SIZE)) is SHARED:
             return False
         rva = (address - mapping.vad.start) // PAGE_SIZE * PAGE_SIZE
         return not self._reader(mapping).same_pages(rva, PAGE_SIZE)
@@ -281,19 +286,25 @@ class SectionCopies:
         if not others:
             return self._alone(mapping, page, data) or Comparison(reason=NO_COPY)
         changed, split = differing(page, mine.data, others)
-        if changed or split:
+        witness = self._alone(mapping, page, data)
+        if not (changed or split):
+            # No process can write the section's page; several may be overwritten alike.
+            if witness is None:
+                return Comparison((), len(others), alike=len(others), private=True)
+            return Comparison(witness.ranges, len(others), alike=len(others) if witness.ranges else 0)
+        if witness is None:
             return Comparison(changed, len(others), split=split)
-        return self._witnessed(mapping, page, data, len(others))
+        unlike = witness.ranges if witness.file else (*witness.ranges, *self._unknown(mapping, page))
+        original = without((*changed, *split), unlike)
+        return Comparison(
+            without(changed, original), len(others), split=without(split, original), original=original
+        )
 
-    def _witnessed(self, mapping: Mapping, page: int, data: Bytes, others: int) -> Comparison:
-        """Compares a page that other processes have alike with the section's, which outvotes all of them.
-
-        No process can write that page; several may be overwritten alike.
-        """
-        section = self._with_section(mapping, page, data)
-        if section is None:
-            return Comparison((), others, alike=others, private=True)
-        return Comparison(section.ranges, others, alike=others if section.ranges else 0)
+    def _unknown(self, mapping: Mapping, page: int) -> Ranges:
+        """Returns the addresses of a page's relocated numbers: the section says nothing about them."""
+        base = mapping.vad.start
+        relocated = self._own_relocations[mapping.vad.control_area]
+        return tuple((base + low, base + high) for low, high in relocated.numbers(page - base))
 
     def _alone(self, mapping: Mapping, page: int, data: Bytes) -> Optional[Comparison]:
         """Compares a page that no other process has: with the file, else with the section, or None."""
@@ -388,13 +399,19 @@ class _Relocations:
         """Returns whether the relocations of a page are known."""
         return self._whole or rva in self._blocks
 
+    def numbers(self, rva: int) -> Iterator[Tuple[int, int]]:
+        """Yields start and end, as RVAs, of each relocated number of a page, or of its part on the page."""
+        for page in (rva - PAGE_SIZE, rva):
+            for offset, size in self._blocks.get(page, ()):
+                low, high = max(page + offset, rva), min(page + offset + size, rva + PAGE_SIZE)
+                if low < high:
+                    yield low, high
+
     def masked(self, rva: int, data: Bytes) -> bytes:
         """Returns a page with zeros in place of each relocated number; see `undone`."""
         page_bytes = bytearray(data)
-        for page in (rva - PAGE_SIZE, rva):
-            for offset, size in self._blocks.get(page, ()):
-                low, high = max(page + offset - rva, 0), min(page + offset - rva + size, PAGE_SIZE)
-                page_bytes[low:high] = bytes(max(high - low, 0))
+        for low, high in self.numbers(rva):
+            page_bytes[low - rva : high - rva] = bytes(high - low)
         return bytes(page_bytes)
 
     def undone(self, base: int, rva: int, data: bytes) -> bytes:
@@ -412,13 +429,6 @@ class _Relocations:
                     low, high = max(place, 0), min(place + size, PAGE_SIZE)
                     page_bytes[low:high] = bytes(high - low)
         return bytes(page_bytes)
-
-
-def _within(ranges: Ranges, start: int, end: int) -> Iterator[Tuple[int, int]]:
-    """Yields the parts of ranges that lie within one range."""
-    for low, high in ranges:
-        if max(low, start) < min(high, end):
-            yield max(low, start), min(high, end)
 
 
 def _mixed(mappings: Sequence[Mapping]) -> List[Mapping]:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Sequence, Set, Tuple
+from typing import Iterator, Sequence, Set, Tuple
 
 from ...memory.decode.pagetable import PAGE_SIZE
 
@@ -78,3 +78,16 @@ def _joined(addresses: Sequence[int]) -> Ranges:
     starts = [address for address, before in zip(addresses, (None, *addresses)) if before != address - 1]
     ends = [address + 1 for address, after in zip(addresses, (*addresses[1:], None)) if after != address + 1]
     return tuple(zip(starts, ends))
+
+
+def without(ranges: Sequence[Tuple[int, int]], others: Sequence[Tuple[int, int]]) -> Ranges:
+    """Returns the parts of ranges of addresses that none of some others covers."""
+    covered = {at for low, high in others for at in range(low, high)}
+    return _joined(sorted({at for low, high in ranges for at in range(low, high)} - covered))
+
+
+def within(ranges: Ranges, start: int, end: int) -> Iterator[Tuple[int, int]]:
+    """Yields the parts of ranges that lie within one range."""
+    for low, high in ranges:
+        if max(low, start) < min(high, end):
+            yield max(low, start), min(high, end)

@@ -8,6 +8,9 @@ such modules cannot be complete. So the stack decides: an unmodified module outs
 both sides of the code, or it called the code, which was interrupted on a whole stack. Injected code is
 called by Windows (a thread's start, an APC, a callback), and calls Windows.
 
+Where the process has much generated code, functions in several ranges may have called each other before the
+thread was interrupted (Numba's wrapper calls its kernel, and each has memory of its own).
+
 An implant can bring such a module along. It explains the code only if the process has as much generated
 code as compilers make, and if the module belongs to the program: it is the program, lies in its folder,
 comes from a driver's package, or has neighbours from its folder in this process.
@@ -69,10 +72,10 @@ def vendor_neighbour(stack: StackRecord, place: FramePlace, facts: CheckFacts) -
         where = _INTERRUPTED
     if outer is None or not is_vendor(stack, outer, facts):
         return None
-    if inner is None and not was_interrupted(stack, place, outer, facts):
+    much = has_much_code(stack.space, facts)
+    if inner is None and not was_interrupted(stack, place, outer, facts, much):
         return None
     frames = [outer] if inner is None else [outer, inner]
-    much = has_much_code(stack.space, facts)
     belongs = much and all(_belongs(stack.space, each, facts) for each in frames)
     return Neighbour(belongs, f"code that a module made: {outer.name.symbol} {where}")
 

@@ -9,12 +9,13 @@ relay's bytes.
 
 from __future__ import annotations
 
-from typing import FrozenSet, Iterator, List, Optional, Tuple
+import collections
+from typing import FrozenSet, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ...columns.words import PRIVATE
 from ...memory.image import AddressSpace
 from ..facts import CheckFacts
-from .copies import MAX_OTHERS
+from .copies import MAX_OTHERS, Mapping
 from .jumps import ENTRY, hops
 
 RELAY = 0x100
@@ -104,6 +105,14 @@ def _hooks(space: AddressSpace, facts: CheckFacts) -> Iterator[Tuple[int, int]]:
                         yield target, entry
 
 
+def having(space: AddressSpace, file: str, facts: CheckFacts) -> Set[str]:
+    """Returns the layers of the other processes that map a module's file, which this process has loaded."""
+    bases = [item.base for item in facts.namer(space).process.modules if item.file.lower() == file]
+    mappings = (facts.copies.mapping(space, base) for base in bases)
+    others = (facts.copies.others(mapping) for mapping in mappings if mapping is not None)
+    return {item.space.layer_name for found in others for item in found}
+
+
 class Hooked:
     """A hook of one process, compared with the hooks that other processes have in the same place.
 
@@ -113,29 +122,47 @@ class Hooked:
     Attributes:
         mine: files of the modules that the hook serves
         alike: number of other processes whose hook there serves one of these modules
+        theirs: files of the modules that most hooks of other processes serve
         others: number of other processes whose hook there serves any module
         compared: number of other processes compared: the function and the relay are in memory
+        lost: number of other processes whose function jumps to a relay that is not in memory
     """
 
     def __init__(self, space: AddressSpace, entry: int, facts: CheckFacts) -> None:
         self.mine = served(space, entry, facts) or frozenset()
-        self._space = space
+        self._space, self._facts = space, facts
         mapping = facts.copies.mapping(space, entry)
-        mappings = [] if mapping is None else facts.copies.others(mapping)[:MAX_OTHERS]
-        base = 0 if mapping is None else mapping.vad.start
-        # A hook of the 32-bit half is compared with the 32-bit halves of others.
-        self._entries = [
-            (
-                item.space._replace(machine=space.machine, wow64=space.wow64),
-                item.vad.start + entry - base,
-            )
-            for item in mappings
-        ]
-        sets = (served(other, start, facts) for other, start in self._entries)
-        theirs = [item for item in sets if item is not None]
+        self._mappings = [] if mapping is None else facts.copies.others(mapping)
+        self._distance = entry - (0 if mapping is None else mapping.vad.start)
+        self._entries = self._entries_in(self._mappings[:MAX_OTHERS])
+        sets = [(served(other, start, facts), start, other) for other, start in self._entries]
+        theirs = [item for item, _, _ in sets if item is not None]
         self.alike = sum(bool(item & self.mine) for item in theirs)
         self.others = sum(bool(item) for item in theirs)
         self.compared = len(theirs)
+        counts = collections.Counter(file for item in theirs for file in item)
+        self.theirs = frozenset(file for file, count in counts.items() if 2 * count > self.others)
+        self.lost = sum(
+            item is None and bool(hops(facts.image.memory(other).read, start, other.machine))
+            for item, start, other in sets
+        )
+
+    def _entries_in(self, mappings: Sequence[Mapping]) -> List[Tuple[AddressSpace, int]]:
+        """Returns the same function in other processes: for a 32-bit half, in their 32-bit halves."""
+        machine, wow64 = self._space.machine, self._space.wow64
+        return [
+            (item.space._replace(machine=machine, wow64=wow64), item.vad.start + self._distance)
+            for item in mappings
+        ]
+
+    @property
+    def by_users(self) -> int:
+        """The number of other processes that have the module too, if all of them have such a hook, else 0."""
+        layers = {layer for file in self.mine for layer in having(self._space, file, self._facts)}
+        users = [item for item in self._mappings if item.space.layer_name in layers][:MAX_OTHERS]
+        sets = (served(space, start, self._facts) for space, start in self._entries_in(users))
+        known = [bool(item & self.mine) for item in sets if item is not None]
+        return len(known) if all(known) else 0
 
     @property
     def by_all(self) -> Optional[str]:

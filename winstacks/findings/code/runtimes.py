@@ -160,20 +160,27 @@ def runtime_neighbour(stack: StackRecord, place: FramePlace, facts: CheckFacts) 
     return RuntimeNeighbour(outer, False, _UNKNOWN) if outer and _may_contain(stack, outer, facts) else None
 
 
-def was_interrupted(stack: StackRecord, place: FramePlace, outer: FramePlace, facts: CheckFacts) -> bool:
+def was_interrupted(
+    stack: StackRecord, place: FramePlace, outer: FramePlace, facts: CheckFacts, ranges: bool = False
+) -> bool:
     """Returns whether a thread was interrupted in code that a runtime's function called.
 
     From that function on the walk must lead to where threads begin, through no other private
     memory; more frames may lie in the same range of memory as the code, or in others that a runtime
     registered. A scan may find a frame above such code, which has no unwind data, above functions whose frame
     register the code has changed, and where unwind data are not in the image.
+
+    Args:
+        ranges: whether code in several ranges may have called each other: some compilers give each function
+            memory of its own
     """
     outline, vad = _outline(stack, facts), facts.vad(stack.space, place.at)
     if not outline.interrupted or vad is None or place.number >= outline.first_image:
         return False
     if outline.last_guess > outer.number and not has_status(stack.status, *_SCANNED):
         return False
-    return outline.regions <= {vad.start}
+    called_each_other = ranges and len(outline.backed) == len(stack.frames) - outline.first_image
+    return called_each_other or outline.regions <= {vad.start}
 
 
 def _is_leaf(stack: StackRecord, place: FramePlace) -> bool:

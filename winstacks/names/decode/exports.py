@@ -35,6 +35,7 @@ MAX_STRAY_PAGES = 0x400
 """Pages outside the export directory that are read for names; linkers put names into the directory."""
 
 _DIRECTORY = struct.Struct("<16xIIIIII")
+_NAME = struct.Struct("<12xI")
 
 
 Export = Tuple[int, str]
@@ -94,6 +95,16 @@ def read_exports(load: LoadRva, headers: Headers, limit: int = MAX_EXPORTS) -> E
             _add_export(function, f"Ordinal{base + ordinal}", rva, size, image, entries, forwarders)
     missing = status(StatusCode.EXPORTS_INCOMPLETE) if image.missing else NOTHING
     return Exports(tuple(sorted(entries)), tuple(forwarders), missing)
+
+
+def module_name(load: LoadRva, headers: Headers) -> str:
+    """Returns the file name that a module's linker wrote into the directory; "" if it cannot be read."""
+    rva, size = headers.directory(DIRECTORY_EXPORT)
+    directory = load(rva, _DIRECTORY.size) if size else None
+    head = None if directory is None else directory.read(rva, _NAME.size)
+    if directory is None or head is None:
+        return ""
+    return _Image(load, headers.size, directory, rva).string(_NAME.unpack(head)[0]) or ""
 
 
 def _add_export(

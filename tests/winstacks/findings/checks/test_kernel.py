@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from typing import List
+import dataclasses
+from typing import List, Tuple
 
 import pytest
 
@@ -14,6 +15,8 @@ from tests.forge.kernel import Kernel
 from tests.forge.obj import filetime, ring
 from tests.forge.paging import State
 from tests.forge.process import Process
+from tests.forge.stacks64 import Stack64
+from tests.support.clean.host64 import WAITING, Host64
 from tests.support.findingimages import ALL, X64, FindingImage, answered, found, severities
 from tests.support.only import only
 from tests.support.tracedkernels import new_kernel, put_database, traces_of
@@ -70,6 +73,61 @@ def test_a_thread_that_returns_to_where_no_call_is(name: str) -> None:
     assert (row["Severity"], row["How"]) == ("high", "unwind")
 
 
+HYPER_V = bytes.fromhex(
+    "0f01c1c3 8bc8b811000000 0f01c1c3 488bc148c7c111000000 0f01c1c3"
+    "8bc8b812000000 0f01c1c3 488bc148c7c112000000 0f01c1c3"
+)
+"""The calls in Hyper-V's page: a hypercall, calls and returns between virtual trust levels."""
+
+
+@pytest.mark.parametrize(
+    ("code", "severity"),
+    [
+        (HYPER_V, "low"),
+        (b"\x0f\x01\xd9\xc3", "low"),
+        (HYPER_V + b"\x48\x31\xc0\xc3", "high"),
+        (b"\x0f\x01\xc1\xc3\x48\x83\xec\x28\xff\xd0", "high"),
+        (b"\x55\x0f\x01\xc1\xc3", "high"),
+        (b"\x0f\x01\xc1\xc3\x8b\xc8\xb8\x13\0\0\0\x0f\x01\xc1\xc3", "high"),
+    ],
+)
+def test_all_bytes_of_the_page_decide(code: bytes, severity: str) -> None:
+    """Code that only has such a call in it is none of the hypervisor's."""
+    forged = FindingImage("win10-x64")
+    page = forged.kernel.base + AWAY
+    forged.kernel.space.map(page, 0x1000)
+    forged.kernel.space.write(page, code.ljust(0x1000, b"\x90"))
+    forged.kernel_returns_to(page + 3)
+    assert severities(forged.image(), NO_MODULE) == [severity]
+
+
+def on_a_thread_of_the_kernel(*functions: str) -> Host64:
+    """A machine whose kernel has a thread in code of no module, which functions of the kernel called."""
+    host = Host64("win10-x64")
+    page = host.kernel.space.reserve(0x2000)
+    host.kernel.space.write(page, (b"\xcc" * 0xB + b"\xe8\0\0\0\0") * 0x100)
+    thread = host.kernel.system.thread(host.number(), teb=False)
+    stack = Stack64(host.kernel.space, thread.stack_base).start()
+    host.descend(stack, ("KiStartSystemThread", "PspSystemThreadStartup", *functions))
+    routine = dataclasses.replace(host.frame("KeBalanceSetManager")[1], rva=0x100)
+    stack.enter(page, routine)
+    stack.call(page, routine)
+    host.switch_out(thread, stack, WAITING)
+    return host
+
+
+@pytest.mark.parametrize(
+    ("functions", "severity"),
+    [(("ExpWorkerThread",), "medium"), ((), "high"), (("KeBalanceSetManager",), "high")],
+)
+def test_patchguard_has_a_text_of_its_own(functions: Tuple[str, ...], severity: str) -> None:
+    """It runs on a worker thread from pool, as a rootkit's work item does."""
+    host = on_a_thread_of_the_kernel(*functions)
+    row = only(found(host.kernel.image(), NO_MODULE))
+    assert row["Severity"] == severity
+    assert row["Innocent"].startswith("PatchGuard (Kernel Patch Protection)") == (severity == "medium")
+
+
 @pytest.mark.parametrize("name", X64)
 @pytest.mark.parametrize(("more", "severity"), [(b"", "low"), (b"\x48\x8b\xc1", "high")])
 def test_a_page_with_a_hypervisors_calls(name: str, more: bytes, severity: str) -> None:
@@ -88,20 +146,20 @@ def test_a_page_with_a_hypervisors_calls(name: str, more: bytes, severity: str) 
 @pytest.mark.parametrize(
     ("code", "state", "severity"),
     [
-        (b"\x0f\x01\xc1\xc3\x48\x8b\xc1", State.VALID, "low"),
-        (b"\x90\x90\x90\xc3\x48\x8b\xc1", State.VALID, "high"),
+        (HYPER_V, State.VALID, "low"),
+        (b"\x0f\x01\xc1\xc3\x48\x8b\xc1\x55", State.VALID, "medium"),
         (b"", State.MISSING, "low"),
     ],
 )
 def test_the_page_to_which_the_kernels_variable_leads(
     code: bytes, state: State, severity: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may have other code; then a call is before the address."""
+    """The bytes of the page decide, and the variable where the page is not in the image."""
     monkeypatch.setattr(kernel_no_module, "CALL_PAGE", "KdDebuggerDataBlock")
     forged = FindingImage("win10-x64")
     page = forged.kernel.base + AWAY
     forged.kernel.space.map(page, 0x1000)
-    forged.kernel.space.write(page, code + bytes(0x100) + b"\x55")
+    forged.kernel.space.write(page, code)
     forged.kernel.space.write_int(forged.kernel.symbol("KdDebuggerDataBlock"), page, 8)
     forged.kernel_returns_to(page + 3)
     image = forged.image()

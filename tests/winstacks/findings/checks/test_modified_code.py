@@ -7,7 +7,7 @@ from __future__ import annotations
 import pathlib
 import re
 import struct
-from typing import Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
@@ -96,8 +96,20 @@ def test_a_function_to_which_a_call_returns(name: str, rva: int) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("rva", [0x1800, STUB.rva - 0x80])
-def test_another_function_of_the_page_is_silent(name: str, rva: int) -> None:
-    assert found(changed(name, rva, OTHER_CODE).image(), CHECK) == []
+def test_a_copy_of_a_page_whose_other_functions_were_changed_is_low(name: str, rva: int) -> None:
+    row = only(found(changed(name, rva, OTHER_CODE).image(), CHECK))
+    assert (row["Severity"], row["PID"], row["Frame"] is not None) == ("low", 1000, True)
+    assert row["Evidence"].startswith("a private copy of the page; in ntdll.dll, the file \\Windows")
+    assert row["Innocent"].startswith("the function has the bytes of its file")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_copy_of_a_page_with_the_bytes_of_the_file_is_low_and_a_shared_page_is_silent(name: str) -> None:
+    forged = changed(name, 0x1800, b"")
+    ntdll = forged.stacks.modules["ntdll"]
+    forged.app.space.write(ntdll.base + 0x1800, forged.app.space.read(ntdll.base + 0x1800, 1))
+    row = only(found(forged.image(), CHECK))
+    assert (row["Severity"], row["PID"]) == ("low", 1000)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -191,7 +203,9 @@ def test_a_hook_of_all_processes_each_with_a_relay_of_its_own(
         relay(forged, process, number, target, code)
     rows = found(forged.image(), CHECK)
     assert {row["Severity"] for row in rows} - {"low"} == expected
-    assert all("into guard.dll" in row["Innocent"] for row in rows)
+    hooks = [row for row in rows if row["Frame"] == 0]
+    assert all("into guard.dll" in row["Innocent"] for row in hooks)
+    assert bool(hooks) == bool(expected)
 
 
 @pytest.mark.parametrize("room", [0x10, 0x40, 0x100])
@@ -232,6 +246,85 @@ def test_a_thread_that_returns_to_such_a_relay(hooked: int, lost: int, severity:
         processes[number].space.set_state(page - page % 0x1000, 0x1000, State.PAGEFILE)
     rows = [row for row in found(forged.image(), "unbacked") if row["PID"] == 1000]
     assert [row["Severity"] for row in rows] == [severity]
+
+
+VENDOR = "C:\\Program Files\\Vendor\\"
+
+
+def products(*files: str, loaded: str = "", kept: bool = False) -> Dict[str, Any]:
+    """The first row of a process beside others, which a product hooks, too.
+
+    Args:
+        files: of the product in each process, the own one first; "" for no hook
+        loaded: a DLL that the process has loaded besides
+        kept: whether the process has the bytes of the file on a page of its own
+    """
+    forged = changed("win10-x64", 0x1800, b"", beside=len(files) - 1)
+    base = forged.stacks.modules["kernelbase"].base + 0x200000
+    at = forged.stacks.modules["ntdll"].base + STUB.rva
+    processes = [process for process in forged.kernel.processes if process.pid >= 1000]
+    for number, (process, file) in enumerate(zip(processes, files)):
+        for name in {file, loaded if process is forged.app else ""} - {""}:
+            process.module(name, base + 0x100000 * (name == "new.dll"), path=f"{VENDOR}{name}")
+        if file:
+            relay(forged, process, number, base + 0x100000 * (file == "new.dll") + 0x1100, RELAYS[0])
+    if kept:
+        forged.app.space.write(at, forged.app.space.read(at, 0x10))
+    return found(forged.image(), CHECK)[0]
+
+
+def test_a_process_that_a_product_leaves_out_has_the_bytes_of_the_file() -> None:
+    """Its page is a copy of its own all the same; others outvote neither file nor section."""
+    row = products("", *["guard.dll"] * 3, kept=True)
+    assert (row["Severity"], row["Frame"]) == ("low", 0)
+    assert row["Evidence"].startswith("the bytes of the file, and not those of most of 3 processes, from 0x")
+    assert "; in ntdll.dll, the file \\Windows\\System32\\ntdll.dll; " in row["Evidence"]
+    assert "; the hook leads into guard.dll, not loaded here; " in row["Evidence"]
+    assert row["Innocent"].startswith("a product that leaves this process out: it has not loaded guard.dll")
+
+
+def test_a_hook_that_was_taken_out_leaves_the_product_behind() -> None:
+    row = products("", *["guard.dll"] * 3, loaded="guard.dll", kept=True)
+    assert row["Severity"] == "high"
+    assert "; the hook leads into guard.dll, the file \\Program Files\\Vendor\\guard.dll; " in row["Evidence"]
+    assert row["Innocent"].startswith("the hook was taken out: this process has loaded guard.dll")
+
+
+@pytest.mark.parametrize(
+    ("files", "severity", "words"),
+    [
+        (("guard.dll", "guard.dll", "", "", ""), "low", "so do the hooks of 1 other process that has loaded"),
+        (("guard.dll", "", "", ""), "medium", "guard.dll, which this process has loaded"),
+        (("new.dll", *["guard.dll"] * 9, "new.dll"), "low", "it has not loaded guard.dll"),
+        (("new.dll", *["guard.dll"] * 4), "medium", "it has not loaded guard.dll"),
+    ],
+)
+def test_a_hook_that_not_all_processes_have(files: Tuple[str, ...], severity: str, words: str) -> None:
+    """Some programs only; or two versions of a product at once. Whose DLL is loaded decides."""
+    row = products(*files)
+    assert (row["Severity"], row["Frame"]) == (severity, 0)
+    assert words in row["Innocent"]
+    assert "; the hook leads into " + min(set(files) - {""}) in row["Evidence"]
+
+
+def test_a_hook_beside_a_product_whose_dll_is_loaded_is_high() -> None:
+    row = products("new.dll", *["guard.dll"] * 3, loaded="guard.dll")
+    assert row["Severity"] == "high"
+
+
+def test_a_given_file_outvotes_what_most_processes_have(tmp_path: pathlib.Path) -> None:
+    """Others were written over; the section's page is not in the image."""
+    forged = changed("win10-x64", 0x1800, b"\xcc", beside=3)
+    ntdll = forged.stacks.modules["ntdll"]
+    for process in forged.kernel.processes:
+        if process.pid >= 2000:
+            process.space.write(ntdll.base + STUB.rva, OTHER_CODE)
+    image, files = forged.image(), modulefile.save([ntdll], tmp_path)
+    for section in forged.kernel.sections:
+        section.set_state(STUB.rva & ~0xFFF, 0x1000, State.MISSING)
+    assert found(image, CHECK)[0]["Severity"] == "high"
+    rows = found(image, CHECK, binaries=[str(files)])
+    assert {row["Severity"] for row in rows if row["Frame"] == 0} == {"low"}
 
 
 SAVES = "4889442408" * 0x1C

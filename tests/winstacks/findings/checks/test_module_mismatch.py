@@ -4,15 +4,17 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import Any, Dict, Optional
 
 import pytest
 
 from tests.forge.obj import Obj
+from tests.forge.phys import PAGE
 from tests.forge.space import Space
 from tests.forge.vad import Vad
-from tests.support.callstackimages import StackImage
+from tests.support.callstackimages import STUB, StackImage
 from tests.support.callstackimages86 import Wow64Threads
 from tests.support.findingimages import ALL, TID, X64, FindingImage, answered, found
 from tests.support.only import only
@@ -45,7 +47,8 @@ def test_private_memory_in_the_place_of_a_module(name: str) -> None:
     vad.image = False
     row = the_row(forged)
     assert (row["Severity"], row["TID"], row["Technique"]) == ("high", TID, "T1055.012")
-    assert row["Evidence"].startswith("the loader lists a module where no file is mapped; VAD ")
+    assert row["Evidence"].startswith("the loader lists a module where no file is mapped; the loader has C:")
+    assert ", the VAD no file; VAD " in row["Evidence"]
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -55,7 +58,31 @@ def test_another_file_in_the_place_of_a_module(name: str) -> None:
     vad.file, vad.section = "\\Windows\\System32\\calc.exe", None
     row = the_row(forged)
     assert row["Severity"] == "high"
-    assert row["Evidence"].startswith("the loader names another file than the VAD; ")
+    assert re.match(
+        r"the loader names another file than the VAD; the loader has C:\\\S+\\stacks.exe, "
+        r"the VAD \\Windows\\System32\\calc.exe; VAD ",
+        row["Evidence"],
+    )
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(("entry", "silent"), [("RUSTUP~1.EXE", True), ("RUSTIC~1.EXE", False)])
+def test_a_short_name_is_that_of_the_file(name: str, entry: str, silent: bool) -> None:
+    """A program that was started as RUSTUP~1.EXE."""
+    forged = renamed(name, "rustup-init.exe", "other.pdb")
+    entry_of(forged, entry)
+    assert [row["Severity"] for row in found(forged.image(), CHECK)] == ([] if silent else ["high"])
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(("pdb", "severity"), [("stacks.pdb", "low"), ("calc.pdb", "high")])
+def test_a_file_that_was_renamed_or_linked_has_its_name_in_its_headers(
+    name: str, pdb: str, severity: str
+) -> None:
+    """The section has the name by which the file was opened first, or the target of a link."""
+    row = the_row(renamed(name, "setup-5d1.tmp", pdb))
+    assert row["Severity"] == severity
+    assert row["Innocent"].startswith("the file was renamed, or started by a link") == (severity == "low")
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -70,9 +97,8 @@ def test_another_file_in_the_place_of_a_module(name: str) -> None:
 )
 def test_a_file_with_two_names(name: str, started: str, same: bool, severity: str) -> None:
     """The section has the name by which the file was opened first; hollowing maps another section."""
-    forged = FindingImage(name)
+    forged = renamed(name, "rustup.exe", "rust.pdb")
     isf, space, process = forged.kernel.isf, forged.kernel.space, forged.app.eprocess
-    put_string(space, file_of(forged).member("FileName"), "\\Users\\ann\\.cargo\\bin\\rustup.exe")
     section = forged.stacks.modules["app"].section
     assert section is not None
     area = section.control_area.address if same else section.control_area.address + 0x1000
@@ -206,7 +232,38 @@ def unlisted(name: str, managed: Optional[int] = None, runtime: str = "") -> Fin
 def test_an_image_that_no_list_has(name: str) -> None:
     row = the_row(unlisted(name))
     assert (row["Severity"], row["Symbol"]) == ("medium", "<mapped:plain.dll>+0x1020")
-    assert row["Evidence"].startswith("no loader list has the image <mapped:plain.dll>; VAD ")
+    assert row["Evidence"].startswith(
+        "no loader list has the image <mapped:plain.dll>; the loader has no entry, "
+    )
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    ("jumps", "others", "folder", "severity"),
+    [
+        (True, True, "Windows\\System32", "low"),
+        (False, True, "Windows\\System32", "medium"),
+        (True, False, "Windows\\System32", "medium"),
+        (True, True, "ProgramData", "medium"),
+    ],
+)
+def test_a_hotpatch_is_mapped_by_the_kernel(
+    name: str, jumps: bool, others: bool, folder: str, severity: str
+) -> None:
+    """No list has it; a function of ntdll jumps there, in each process."""
+    forged = FindingImage(name)
+    base = forged.stacks.modules["kernelbase"].base + 0x200000
+    beside = forged.beside("other.exe", 2000)
+    for process in (forged.app, *([beside] if others else [])):
+        path = f"C:\\{folder}\\ntdll_patch.dll"
+        process.module("ntdll_patch.dll", base, path=path, listed=False, contents={0x1000: b"\x90" * 0x100})
+        at = forged.stacks.modules["ntdll"].base + STUB.rva
+        if jumps:
+            process.space.write(at, b"\xe9" + struct.pack("<i", base + 0x1000 - at - 5))
+    forged.interrupted_at(base + 0x1020)
+    row = the_row(forged)
+    assert row["Severity"] == severity
+    assert row["Innocent"].startswith("a hotpatch that the kernel mapped") == (severity == "low")
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -237,6 +294,28 @@ def test_lists_that_are_damaged_are_not_checked(name: str) -> None:
     assert [(row["Severity"], row["Evidence"]) for row in rows] == [
         (None, "the loader's lists cannot be followed: stacks.exe")
     ]
+
+
+def renamed(name: str, file: str, pdb: str) -> FindingImage:
+    """An image whose program has another name in its section, and names of its own in its headers."""
+    forged = FindingImage(name)
+    module, space = forged.stacks.modules["app"], forged.app.space
+    for page in range(module.base, module.base + module.size, PAGE):
+        data = space.read(page, PAGE) if space.holds(page) else b""
+        for written, own in ((b"stacks.pdb\0", pdb), (b"stacks.exe\0", f"{pdb[:-4]}.exe")):
+            if written in data:
+                text = own.encode().ljust(len(written), b"\0")
+                space.write_file(page + data.index(written), text[: len(written)])
+    put_string(forged.kernel.space, file_of(forged).member("FileName"), f"\\Program Files\\Tools\\{file}")
+    return forged
+
+
+def entry_of(forged: FindingImage, file: str) -> None:
+    """Lets the loader's entry of the program have a name."""
+    entry = forged.stacks.modules["app"].entry
+    assert entry is not None
+    entry.text("BaseDllName", file)
+    entry.text("FullDllName", f"C:\\PROGRA~1\\Tools\\{file}")
 
 
 def file_of(forged: FindingImage) -> Obj:

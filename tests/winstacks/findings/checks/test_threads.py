@@ -42,6 +42,19 @@ def test_a_thread_that_was_started_in_private_memory(name: str) -> None:
     assert (row["Address"], row["Symbol"]) == (PRIVATE + 0x40, "<private>")
 
 
+def test_threads_with_one_start_are_counted_and_not_their_stacks() -> None:
+    """Each of two threads has a kernel stack and one of user mode."""
+    host = Host64("win10-x64")
+    program = host.program("app.exe", functions="main")
+    start = program.jitted()
+    for _ in range(2):
+        thread = program.thread("main")
+        program.waits("main", "kernelbase!SleepEx", thread=thread)
+        thread.ethread["Win32StartAddress"] = start + 0x40
+    row = only(found(host.kernel.image(), START))
+    assert str(row["Evidence"]).endswith("; 2 threads")
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_a_thread_that_was_started_where_nothing_is(name: str) -> None:
     forged = FindingImage(name)

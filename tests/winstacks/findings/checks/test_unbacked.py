@@ -47,6 +47,15 @@ def test_a_thread_that_was_interrupted_in_private_memory(name: str) -> None:
     assert row["TraceId"].startswith("user:")
 
 
+@pytest.mark.parametrize("name", ALL)
+def test_live_threads_outweigh_the_time_at_which_their_process_has_ended(name: str) -> None:
+    forged = FindingImage(name)
+    forged.private()
+    forged.interrupted_at(PRIVATE + 0x20)
+    forged.app.eprocess["ExitTime.QuadPart"] = 0x1DA000000000000
+    assert severities(forged.image(), "unbacked") == ["high"]
+
+
 @pytest.mark.parametrize("name", X64)
 def test_a_thread_that_returns_to_private_memory(name: str) -> None:
     forged = FindingImage(name)

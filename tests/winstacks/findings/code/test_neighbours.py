@@ -62,6 +62,19 @@ def test_interrupted_below_a_module(ranges: int, severity: str) -> None:
     assert row_of(program)["Severity"] == severity
 
 
+@pytest.mark.parametrize(
+    ("ranges", "caller", "severity"), [(8, True, "low"), (2, True, "high"), (8, False, "high")]
+)
+def test_code_of_several_ranges_that_called_each_other(ranges: int, caller: bool, severity: str) -> None:
+    """As a compiler makes it that gives each function memory of its own; else a module explains one range."""
+    program = program_of(ranges=ranges)
+    bases = [vad.start for vad in program.process.vads if not vad.image and vad.protection & 2]
+    callers = ("main", "engine!Run") if caller else ()
+    program.interrupted(*callers, Private(bases[0]), Private(bases[1]))
+    rows = found(program.host.kernel.image(), CHECK)
+    assert [row["Severity"] for row in rows if row["Frame"] == 0] == [severity]
+
+
 def test_code_that_calls_windows_is_not_explained() -> None:
     program = program_of()
     program.waits("main", "engine!Run", code_in(program), WAIT_EX)
@@ -83,7 +96,7 @@ def test_a_module_that_was_changed_explains_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "situation", [unnamed.emulator, unnamed.graphics_driver], ids=lambda item: item.__name__
+    "situation", [unnamed.emulator, unnamed.graphics_driver, unnamed.numba], ids=lambda item: item.__name__
 )
 def test_programs_that_no_list_names(situation: Any) -> None:
     host = Host64(KERNEL)
