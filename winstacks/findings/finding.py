@@ -153,9 +153,12 @@ class FramePlace(NamedTuple):
 
 def unbacked_frames(stack: StackRecord, *backings: str) -> Iterator[FramePlace]:
     """Yields the frames of a stack with one of several backings (all frames if no backing is named)."""
-    for number in range(len(stack.frames)):
+    for number, frame in enumerate(stack.frames):
+        # Most frames have another backing: the others alone are worth a place.
+        if frame.name is None or (backings and frame.name.backing not in backings):
+            continue
         place = find_place(stack, number)
-        if place is not None and (not backings or place.name.backing in backings):
+        if place is not None:
             yield place
 
 
