@@ -94,6 +94,10 @@ class ImageSections:
         name = str(layer.name)
         return self._tables[name, address // self._spaces[name].span]
 
+    def tables(self, layer: intel.Intel) -> pagetables.PageTables:
+        """Returns the page tables of a process."""
+        return self._spaces[str(layer.name)]
+
     def entry(self, address: int, size: int) -> Optional[int]:
         """Returns a prototype PTE, None if it is not in the image or leads to no page in memory."""
         entry = self._memory.number(address, size)
@@ -116,7 +120,7 @@ class ImageSections:
     def _tables_of(self, layer_name: str) -> pagetables.PageTables:
         layer = self.context.layers[layer_name]
         assert isinstance(layer, intel.Intel)
-        return pagetables.PageTables(self.context, layer)
+        return self._image.page_tables(layer)
 
     def _read_table(self, key: Tuple[str, int]) -> PageTable:
         tables = self._spaces[key[0]]
@@ -231,7 +235,8 @@ class SectionView:
         gaps.
         """
         end = start
-        for piece in pagetables.mapping(context, layer, start, length):
+        tables = self._sections.tables(layer) if isinstance(layer, intel.Intel) else None
+        for piece in pagetables.mapping(context, layer, start, length, tables):
             yield from self._fill(context, layer, end, piece[0])
             yield piece
             end = piece[0] + piece[1]
