@@ -40,6 +40,9 @@ UNREAD = (1 << 64) - 1
 _TABLES_KEPT = 256
 """Page tables of processes that are kept: the one process that is being read has up to about 200."""
 
+MAX_WINDOW_BYTES = 1 << 26
+"""Bytes of sections that are kept for all processes that map them. Above this all are dropped."""
+
 _SPACES_KEPT = 8
 """Address spaces whose page tables are at hand."""
 
@@ -55,6 +58,8 @@ class ImageSections:
         self._memory = image.memory(image.kernel)
         self._found: Dict[Tuple[int, int, int], array[int]] = {}
         self._kept_pages = 0
+        self._windows: Dict[Tuple[Tuple[int, int, int], int, int], Extents] = {}
+        self._window_bytes = 0
         self._spaces: Memo[str, pagetables.PageTables] = Memo(self._tables_of, _SPACES_KEPT)
         self._tables: Memo[Tuple[str, int], PageTable] = Memo(self._read_table, _TABLES_KEPT)
         self._form = image.attempt(lambda: _SectionLayout(image))
@@ -88,6 +93,20 @@ class ImageSections:
             while self._kept_pages > MAX_KEPT and len(self._found) > 1:
                 self._kept_pages -= len(self._found.pop(next(iter(self._found))))
         return addresses
+
+    def window(self, view: SectionView, offset: int, length: int) -> Extents:
+        """Returns a section's own content in a range of offsets, by offset; it is kept for all processes."""
+        key = view.key, offset, length
+        extents = self._windows.get(key)
+        if extents is None:
+            loaded = view.load(view.start + offset, length)
+            extents = Extents((start - view.start, data) for start, data in loaded.runs)
+            if self._window_bytes > MAX_WINDOW_BYTES:
+                self._windows.clear()
+                self._window_bytes = 0
+            self._window_bytes += PAGE_SIZE + sum(len(data) for _, data in extents.runs)
+            self._windows[key] = extents
+        return extents
 
     def table(self, layer: intel.Intel, address: int) -> PageTable:
         """Returns the page table of a process that maps an address."""
@@ -198,6 +217,16 @@ class SectionView:
         return bulk.of_pieces(
             context, ((low, size, address, str(below.name)) for low, size, address in pieces)
         )
+
+    def shared(
+        self, layer: interfaces.layers.DataLayerInterface, start: int, length: int
+    ) -> Optional[Extents]:
+        """Returns a process's content in a range of its addresses, by address, if the section's own is proven
+        to be there (`mapped_by`), else None. All such processes share the bytes."""
+        if not self.mapped_by(layer, start, start + length):
+            return None
+        extents = self._sections.window(self, start - self.start, length)
+        return Extents((self.start + offset, data) for offset, data in extents.runs)
 
     def pieces(self, start: int, end: int) -> Iterator[Tuple[int, int, int]]:
         """Yields (address, size, physical address) of the section's pages in a range of addresses."""
