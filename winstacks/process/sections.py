@@ -43,6 +43,9 @@ _TABLES_KEPT = 256
 MAX_WINDOW_BYTES = 1 << 26
 """Bytes of sections that are kept for all processes that map them. Above this all are dropped."""
 
+_VIEWS_KEPT = 4096
+"""Views of sections that are at hand: a process has some 100."""
+
 _SPACES_KEPT = 8
 """Address spaces whose page tables are at hand."""
 
@@ -62,12 +65,18 @@ class ImageSections:
         self._window_bytes = 0
         self._spaces: Memo[str, pagetables.PageTables] = Memo(self._tables_of, _SPACES_KEPT)
         self._tables: Memo[Tuple[str, int], PageTable] = Memo(self._read_table, _TABLES_KEPT)
+        self._views: Memo[Region, Optional[SectionView]] = Memo(self._view_of, _VIEWS_KEPT)
         self._form = image.attempt(lambda: _SectionLayout(image))
 
     def section_of(self, vad: Optional[Region]) -> Optional[SectionView]:
         """Returns the section that a VAD maps; None if it maps no image, or if its structures disagree."""
+        if vad is None or not vad.image or not isinstance(self._image.layer, intel.Intel):
+            return None
+        return self._views[vad]
+
+    def _view_of(self, vad: Region) -> Optional[SectionView]:
         form = self._form
-        if form is None or vad is None or not vad.image or not isinstance(self._image.layer, intel.Intel):
+        if form is None:
             return None
         segment = self._memory.pointer(vad.control_area + form.segment)
         if not segment or self._memory.pointer(segment + form.control_area) != vad.control_area:
