@@ -19,7 +19,7 @@ MAX_MODULES = 0x4000
 MAX_NAME = 0x208
 """Maximum bytes of a module's name."""
 MAX_KEPT = 1 << 16
-"""Entries of processes that are kept, some 300 bytes each: those of 500 processes."""
+"""Entries of processes that are kept, some 300 bytes each: enough for 500 processes."""
 
 _ORDERS = ("Load", "Memory")
 """The lists that are read, as in `InLoadOrderModuleList`. InInitializationOrder is not read: it omits the

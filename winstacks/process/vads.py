@@ -28,7 +28,7 @@ gets the same share, however many the others have."""
 FEW = 0x200
 """The smallest share of a process."""
 MAX_KEPT = 1 << 16
-"""VADs that are kept, some 200 bytes each: those of 400 processes."""
+"""VADs that are kept, some 200 bytes each: enough for 400 processes."""
 MAX_NAMES = 1 << 15
 """File names that are kept: many processes map the same files."""
 

@@ -189,7 +189,7 @@ def test_processes_share_what_page_tables_prove_to_be_the_sections(
 
 @pytest.mark.parametrize("name", FULL)
 def test_a_process_that_wrote_or_lost_a_page_does_not_share_it(tmp_path: pathlib.Path, name: str) -> None:
-    """What one process has of its own changes nothing for another, whichever is read first."""
+    """A page of one process changes nothing for another, whichever is read first."""
     kernel = build(name, 1000, 2000, 3000)
     wrote, lost = kernel.processes[2:]
     page = wrote.space.read(BASE + EXPORTS_RVA, 0x1000)
