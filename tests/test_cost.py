@@ -8,15 +8,18 @@ A change that makes a plugin do more fails here before a benchmark shows it, on 
 from __future__ import annotations
 
 import pathlib
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 import pytest
 from volatility3.plugins.windows import callstacks, gflags, stacktracedb, tracefindings, traces
 
 from benchmarks import images, stacks
+from winstacks.findings import finding
+from winstacks.findings.finding import FramePlace
 from winstacks.memory import bulk
 from winstacks.memory.decode import ranges
 from winstacks.memory.decode.pagetable import PAGE_SIZE
+from winstacks.stacklist.stack import StackRecord
 
 from .support.costcases import CASES, KINDS, Measured
 from .support.costs import Opened
@@ -111,6 +114,31 @@ def test_files_are_decoded_once_for_all_processes(plugin: Any, most: int, tmp_pa
     further = _PROCESS_COUNTS[1] - _PROCESS_COUNTS[0]
     assert many_costs["page walks"] - few_costs["page walks"] <= most * further
     assert many_costs["symbol tables"] == few_costs["symbol tables"]
+
+
+def test_what_several_kinds_of_stacks_need_of_a_process_is_read_once(measured: Measured) -> None:
+    """windows.traces lists each kind (databases, heaps, locks, threads) in all processes before the next."""
+    for size in (1, 4):
+        counts = measured.cost("traces, processes", size)
+        assert counts["VAD trees"] == counts["loader lists"] == CASES["traces, processes"].one * size
+
+
+def test_checks_look_at_few_frames_of_recorded_stacks(
+    measured: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A check that asks for frames outside images is given no others: most stacks have none."""
+    places: List[int] = []
+    find = finding.find_place
+
+    def counted(stack: StackRecord, number: int) -> Optional[FramePlace]:
+        places.append(number)
+        return find(stack, number)
+
+    monkeypatch.setattr(finding, "find_place", counted)
+    opened = measured.opened("traces, entries", 4)
+    opened.cost(tracefindings.TraceFindings)
+    frames = 4 * CASES["traces, entries"].one * images.DEPTH
+    assert len(places) * 10 < frames
 
 
 def test_what_is_not_shown_is_not_made(measured: Measured) -> None:

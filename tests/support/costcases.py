@@ -76,7 +76,7 @@ CASES = {
     ),
     "trapframes, threads": Case(trapframes.TrapFrames, _threads, 5, (370, 1300000, 105, 28, 61, 3, 3, 2)),
     "callstacks, processes": Case(
-        callstacks.CallStacks, _processes_of_threads, 2, (700, 2500000, 780, 28, 110, 5, 20, 4)
+        callstacks.CallStacks, _processes_of_threads, 2, (700, 2500000, 260, 28, 110, 5, 20, 4)
     ),
     "callstacks, threads": Case(callstacks.CallStacks, _threads, 5, (620, 2050000, 500, 37, 61, 3, 20, 2)),
     "locks": Case(locks.Locks, owners.locks, 100, (1000, 2350000, 1200, 25, 22, 1, 88, 0)),
@@ -92,7 +92,7 @@ CASES = {
         traces.StackTraces, images.database, 100, (2300, 17500000, 420, 55, 72, 3, 36, 2)
     ),
     "traces, processes": Case(
-        traces.StackTraces, _PROCESSES, 5, (3700, 27500000, 2200, 350, 440, 13, 16, 40)
+        traces.StackTraces, _PROCESSES, 5, (3700, 27500000, 1500, 350, 440, 13, 16, 11)
     ),
 }
 

@@ -18,7 +18,7 @@ from volatility3.plugins.windows import pslist
 
 from benchmarks.images import Image
 from winstacks.memory import pagetables
-from winstacks.names import kernelmodules, moduleindex, usermodules
+from winstacks.names import kernelmodules, loaderlists, moduleindex, usermodules
 from winstacks.process import vads
 from winstacks.stacks.decode import calls_x64, walk_x64
 
@@ -38,6 +38,7 @@ COUNTED: Tuple[Tuple[str, Any, str], ...] = (
     ("module lists", usermodules.UserModules, "list_modules"),
     ("kernel module lists", kernelmodules.KernelModules, "list_modules"),
     ("VAD trees", vads.Vads, "_walk"),
+    ("loader lists", loaderlists.LoaderLists, "_read"),
     ("modules", moduleindex.ModuleIndexes, "_build"),
     ("unwind rules", calls_x64, "_derived"),
     ("call sites", walk_x64.Walker64, "_looked_at"),

@@ -208,7 +208,7 @@ class CheckFacts:
         layer, address = self.image.context.layers[key[0]], key[1] * pagetable.PAGE_SIZE
         if not isinstance(layer, intel.Intel) or not self.image.machine.is_canonical(address):
             return None
-        found = PageTables(self.image.context, layer).entry(bulk.masked(layer, address))
+        found = self.image.page_tables(layer).entry(bulk.masked(layer, address))
         if found is None or not pagetable.leads(found[0]):
             return None
         return Page(pagetable.executable(*found), found[0])

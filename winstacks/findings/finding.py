@@ -153,9 +153,12 @@ class FramePlace(NamedTuple):
 
 def frame_places(stack: StackRecord, *backings: str) -> Iterator[FramePlace]:
     """Yields the frames of a stack that have an address: of these backings only, of all if none is named."""
-    for number in range(len(stack.frames)):
+    for number, frame in enumerate(stack.frames):
+        # Most frames have another backing: the others alone are worth a place.
+        if frame.name is None or (backings and frame.name.backing not in backings):
+            continue
         place = find_place(stack, number)
-        if place is not None and (not backings or place.name.backing in backings):
+        if place is not None:
             yield place
 
 

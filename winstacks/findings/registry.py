@@ -29,9 +29,11 @@ from typing import (
 
 from ..columns.words import CALLBACK, CONFIDENCES, HIGH, LOW, MEDIUM, POSSIBLE, SHADOW
 from ..memory.decode.machine import Machine
+from ..memory.decode.memo import Memo
 from ..memory.decode.status import NOTHING, Status, has_status, status
 from ..memory.decode.statuscodes import StatusCode, words_that
 from ..memory.decode.statusmeanings import Means
+from ..memory.decode.structure import MissingMemberError
 from ..memory.decode.text import ShortText, counted
 from ..memory.image import Image
 from ..names.symbolizer import Symbolizer
@@ -267,6 +269,7 @@ class Findings:
         self._stacks = 0
         self._processes: Set[int] = set()
         self._running = [item for item in self._gathered if not _impossible(item.check, symbolizer.image)]
+        self._of_kind: Memo[str, List[_Gathering]] = Memo(self._checks_of)
 
     def examine(self, totals: Optional[Totals] = None) -> Iterator[StackRecord]:
         """Runs the checks, and yields each stack after they have examined it.
@@ -326,28 +329,37 @@ class Findings:
             self._processes.add(stack.space.eprocess)
         if stack.is_lost or stack.hides_others:
             self._facts.lost.add(stack)
-        for gathering in self._running:
-            if stack.kind in gathering.check.kinds:
-                # A check of threads' stacks did not run if it saw callbacks alone.
-                gathering.ran = gathering.ran or (bool(stack.frames) and stack.kind != CALLBACK)
-                if gathering.check.of_stack:
-                    gathering.add(self._facts.image.possible(self._found_in(stack, gathering.check.of_stack)))
+        for gathering in self._of_kind[stack.kind]:
+            # A check of threads' stacks did not run if it saw callbacks alone.
+            gathering.ran = gathering.ran or (bool(stack.frames) and stack.kind != CALLBACK)
+            if gathering.check.of_stack:
+                self._examine(gathering, stack, gathering.check.of_stack)
 
     @property
     def examined(self) -> Examined:
         """The extent of the examination by the checks that could run."""
         return Examined(sum(each.ran for each in self._running), self._stacks, len(self._processes))
 
-    def _found_in(self, stack: StackRecord, check: OfStack) -> Iterator[Finding]:
-        """Yields the findings in a stack; How notes if a shadow stack confirms the frame."""
-        agreed: Optional[Set[int]] = None
-        for finding in check(stack, self._facts):
-            if finding.frame is not None:
-                if agreed is None:
-                    agreed = confirmed(stack, self._facts) if self._kernel else set()
-                if finding.frame in agreed:
-                    finding = finding._replace(how=SHADOW)
-            yield _doubted(finding)
+    def _checks_of(self, kind: str) -> List[_Gathering]:
+        """Returns the checks that examine stacks of a kind."""
+        return [gathering for gathering in self._running if kind in gathering.check.kinds]
+
+    def _examine(self, gathering: _Gathering, stack: StackRecord, check: OfStack) -> None:
+        """Adds the findings of a check in a stack."""
+        # Most stacks have no finding: nothing is made for them beyond the check itself.
+        try:
+            for finding in check(stack, self._facts):
+                gathering.add((_doubted(self._confirmed(stack, finding)),))
+        except MissingMemberError as error:
+            self._facts.image.rows_end(error)
+
+    def _confirmed(self, stack: StackRecord, finding: Finding) -> Finding:
+        """Returns a finding whose How notes if a shadow stack confirms its frame."""
+        if finding.frame is None or not self._kernel:
+            return finding
+        find = functools.partial(confirmed, stack, self._facts)
+        agreed = self._facts.find_once_of_stack(__name__, stack, find)
+        return finding._replace(how=SHADOW) if finding.frame in agreed else finding
 
     def finish(self) -> None:
         """Runs the checks that examine the image as a whole."""

@@ -191,12 +191,11 @@ def _runs(
     length: int,
     mapping: Mapping = pagetables.mapping,
 ) -> Iterator[Tuple[int, bytes]]:
-    """Yields (offset in the layer, bytes) of the readable parts of a range, through all layers below."""
+    """Returns (offset in the layer, bytes) of the readable parts of a range, through all layers below."""
     layer = context.layers[layer_name]
     if not isinstance(layer, linear.LinearlyMappedLayer):
-        yield from _read(layer, start, length)
-        return
-    yield from _of_pieces(context, mapping(context, layer, start, length))
+        return _read(layer, start, length)
+    return _of_pieces(context, mapping(context, layer, start, length))
 
 
 def _of_pieces(

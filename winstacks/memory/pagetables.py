@@ -39,23 +39,25 @@ Piece = Tuple[int, int, int, str]
 
 
 def mapping(
-    context: interfaces.context.ContextInterface, layer: linear.LinearlyMappedLayer, start: int, length: int
+    context: interfaces.context.ContextInterface,
+    layer: linear.LinearlyMappedLayer,
+    start: int,
+    length: int,
+    tables: Optional[PageTables] = None,
 ) -> Iterator[Piece]:
     """Returns the present pieces of a range of a layer, in order.
 
     Args:
         start: first address in the layer's own form
+        tables: the layer's page tables, with those that are kept; None: all are read
     """
     if length <= _FEW or not isinstance(layer, intel.Intel):
         return _with_gaps(layer, start, length)
-    return _in_a_row(_by_table(context, layer, start, length))
+    return _in_a_row(_by_table(tables or PageTables(context, layer), layer, start, length))
 
 
-def _by_table(
-    context: interfaces.context.ContextInterface, layer: intel.Intel, start: int, length: int
-) -> Iterator[Piece]:
+def _by_table(tables: PageTables, layer: intel.Intel, start: int, length: int) -> Iterator[Piece]:
     """Yields the pieces that are present according to the page tables."""
-    tables = PageTables(context, layer)
     end = start + length
     while start < end:
         stop = min(end, (start // tables.span + 1) * tables.span)
@@ -112,6 +114,9 @@ def _with_gaps(layer: linear.LinearlyMappedLayer, start: int, length: int) -> It
 
     Volatility skips a whole large page if one byte of it is missing from the image.
     """
+    if length <= PAGE_SIZE - start % PAGE_SIZE:
+        yield from _ask_volatility(layer, start, length)
+        return
     end = start
     for piece in _ask_volatility(layer, start, length):
         yield from _one_by_one(layer, end, piece[0])

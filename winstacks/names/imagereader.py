@@ -74,7 +74,7 @@ class ImageReader:
         # A bound method would refer to the reader, and the reader would stay alive until Python's collector
         # runs.
         proxy = weakref.proxy(self)
-        windows = ReadWindows(lambda rva, length: proxy.load(rva, length), WINDOW)
+        windows = ReadWindows(lambda rva, length: proxy.load_window(rva, length), WINDOW)
         self._memory = Memory(windows, image.pointer_size, [(0, size)])
 
     @property
@@ -93,6 +93,16 @@ class ImageReader:
         extents = self._in_memory(rva, length)
         length = max(min(length, self.size - rva), 0)
         return extents if self._file is None else self._file.fill(extents, rva, length)
+
+    def load_window(self, rva: int, length: int) -> Extents:
+        """Returns the present parts of a window, as `load` does; processes share what is proven equal."""
+        length = max(min(length, self.size - rva), 0)
+        if self._view is not None and self._file is None and self.layer_name and not self._pristine:
+            layer = self._image.context.layers[self.layer_name]
+            shared = self._view.shared(layer, self.base + rva, length)
+            if shared is not None:
+                return Extents((start - self.base, data) for start, data in shared.runs)
+        return self.load(rva, length)
 
     def has(self, rva: int) -> bool:
         """Returns whether the whole page at an RVA is in memory; the file does not count."""

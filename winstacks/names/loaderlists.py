@@ -8,7 +8,7 @@ from typing import Dict, List, NamedTuple, Optional, Protocol, Tuple
 
 from ..memory.decode import links
 from ..memory.decode.machine import Machine
-from ..memory.decode.memo import Memo
+from ..memory.decode.memo import KeptLists, Memo
 from ..memory.decode.memory import Memory
 from ..memory.decode.structure import MissingMemberError, Structures
 from ..memory.image import AddressSpace, Image
@@ -18,6 +18,8 @@ from .decode.pe import CodeView
 MAX_MODULES = 0x4000
 MAX_NAME = 0x208
 """Maximum bytes of a module's name."""
+MAX_KEPT = 1 << 16
+"""Entries of processes that are kept, some 300 bytes each: enough for 500 processes."""
 
 _ORDERS = ("Load", "Memory")
 """The lists that are read, as in `InLoadOrderModuleList`. InInitializationOrder is not read: it omits the
@@ -95,19 +97,16 @@ class LoaderLists:
     def __init__(self, image: Image) -> None:
         self._image = image
         self._layouts: Memo[Tuple[Structures, Machine], _LoaderLayout] = Memo(self._make_layout)
-        self._last: Dict[Machine, Tuple[Tuple[str, int], LoaderList]] = {}
+        self._kept: KeptLists[Tuple[str, int, Machine], LoaderEntry] = KeptLists(MAX_KEPT)
 
     def process_modules(self, space: AddressSpace) -> LoaderList:
         """Reads the lists of a process or of its 32-bit half through its PEB. Without a PEB the result is
         empty and not complete."""
         if not (space.peb and space.layer_name):
             return [], False
-        # Several readers of one process use its lists one after the other, so the last lists are kept.
-        key = space.layer_name, space.peb
-        cached = self._last.get(space.machine)
-        if cached is None or cached[0] != key:
-            cached = self._last[space.machine] = key, self._read(space)
-        return cached[1]
+        # Each kind of stack is listed in all processes before the next kind is.
+        key = space.layer_name, space.peb, space.machine
+        return self._kept.get(key, lambda: self._read(space))
 
     def _read(self, space: AddressSpace) -> LoaderList:
         """Reads the lists to which a PEB leads."""

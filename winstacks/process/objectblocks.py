@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import List, Optional, Tuple
 
 from ..memory.decode.memory import string_lengths
+from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.structure import Structures
 from ..memory.image import Image
 
@@ -114,8 +115,13 @@ class ObjectBlocks:
         if self._tag is None:
             return None
         first = header - self._pool_size + self._tag.offset
+        room = min(first % PAGE_SIZE, _MOST)
+        page = self._memory.read(first - room, room + 4)
         for distance in range(0, _MOST + 1, self._unit):
-            data = self._memory.read(first - distance, 4)
+            if page is None or distance > room:
+                data = self._memory.read(first - distance, 4)
+            else:
+                data = page[room - distance : room - distance + 4]
             if data is not None and (int.from_bytes(data, "little") ^ key) & _TAG == 0:
                 return distance
         return None

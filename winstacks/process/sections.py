@@ -40,6 +40,12 @@ UNREAD = (1 << 64) - 1
 _TABLES_KEPT = 256
 """Page tables of processes that are kept: the one process that is being read has up to about 200."""
 
+MAX_WINDOW_BYTES = 1 << 26
+"""Bytes of sections that are kept for all processes that map them. Above this all are dropped."""
+
+_VIEWS_KEPT = 4096
+"""Views of sections that are at hand: a process has some 100."""
+
 _SPACES_KEPT = 8
 """Address spaces whose page tables are at hand."""
 
@@ -55,14 +61,22 @@ class ImageSections:
         self._memory = image.memory(image.kernel)
         self._found: Dict[Tuple[int, int, int], array[int]] = {}
         self._kept_pages = 0
+        self._windows: Dict[Tuple[Tuple[int, int, int], int, int], Extents] = {}
+        self._window_bytes = 0
         self._spaces: Memo[str, pagetables.PageTables] = Memo(self._tables_of, _SPACES_KEPT)
         self._tables: Memo[Tuple[str, int], PageTable] = Memo(self._read_table, _TABLES_KEPT)
+        self._views: Memo[Region, Optional[SectionView]] = Memo(self._view_of, _VIEWS_KEPT)
         self._form = image.attempt(lambda: _SectionLayout(image))
 
     def section_of(self, vad: Optional[Region]) -> Optional[SectionView]:
         """Returns the section that a VAD maps; None if it maps no image, or if its structures disagree."""
+        if vad is None or not vad.image or not isinstance(self._image.layer, intel.Intel):
+            return None
+        return self._views[vad]
+
+    def _view_of(self, vad: Region) -> Optional[SectionView]:
         form = self._form
-        if form is None or vad is None or not vad.image or not isinstance(self._image.layer, intel.Intel):
+        if form is None:
             return None
         segment = self._memory.pointer(vad.control_area + form.segment)
         if not segment or self._memory.pointer(segment + form.control_area) != vad.control_area:
@@ -89,10 +103,28 @@ class ImageSections:
                 self._kept_pages -= len(self._found.pop(next(iter(self._found))))
         return addresses
 
+    def window(self, view: SectionView, offset: int, length: int) -> Extents:
+        """Returns a section's own content in a range of offsets, by offset; it is kept for all processes."""
+        key = view.key, offset, length
+        extents = self._windows.get(key)
+        if extents is None:
+            loaded = view.load(view.start + offset, length)
+            extents = Extents((start - view.start, data) for start, data in loaded.runs)
+            if self._window_bytes > MAX_WINDOW_BYTES:
+                self._windows.clear()
+                self._window_bytes = 0
+            self._window_bytes += PAGE_SIZE + sum(len(data) for _, data in extents.runs)
+            self._windows[key] = extents
+        return extents
+
     def table(self, layer: intel.Intel, address: int) -> PageTable:
         """Returns the page table of a process that maps an address."""
         name = str(layer.name)
         return self._tables[name, address // self._spaces[name].span]
+
+    def tables(self, layer: intel.Intel) -> pagetables.PageTables:
+        """Returns the page tables of a process."""
+        return self._spaces[str(layer.name)]
 
     def entry(self, address: int, size: int) -> Optional[int]:
         """Returns a prototype PTE, None if it is not in the image or leads to no page in memory."""
@@ -116,7 +148,7 @@ class ImageSections:
     def _tables_of(self, layer_name: str) -> pagetables.PageTables:
         layer = self.context.layers[layer_name]
         assert isinstance(layer, intel.Intel)
-        return pagetables.PageTables(self.context, layer)
+        return self._image.page_tables(layer)
 
     def _read_table(self, key: Tuple[str, int]) -> PageTable:
         tables = self._spaces[key[0]]
@@ -195,6 +227,16 @@ class SectionView:
             context, ((low, size, address, str(below.name)) for low, size, address in pieces)
         )
 
+    def shared(
+        self, layer: interfaces.layers.DataLayerInterface, start: int, length: int
+    ) -> Optional[Extents]:
+        """Returns a process's content in a range of its addresses, by address, if the section's own is proven
+        to be there (`mapped_by`), else None. All such processes share the bytes."""
+        if not self.mapped_by(layer, start, start + length):
+            return None
+        extents = self._sections.window(self, start - self.start, length)
+        return Extents((self.start + offset, data) for offset, data in extents.runs)
+
     def pieces(self, start: int, end: int) -> Iterator[Tuple[int, int, int]]:
         """Yields (address, size, physical address) of the section's pages in a range of addresses."""
         if start >= end:
@@ -231,7 +273,8 @@ class SectionView:
         gaps.
         """
         end = start
-        for piece in pagetables.mapping(context, layer, start, length):
+        tables = self._sections.tables(layer) if isinstance(layer, intel.Intel) else None
+        for piece in pagetables.mapping(context, layer, start, length, tables):
             yield from self._fill(context, layer, end, piece[0])
             yield piece
             end = piece[0] + piece[1]

@@ -11,7 +11,7 @@ import functools
 import logging
 from typing import Dict, List, Optional, Set, Tuple
 
-from ..memory.decode.memo import Memo
+from ..memory.decode.memo import KeptLists, Memo
 from ..memory.decode.pagetable import PAGE_SHIFT
 from ..memory.decode.structure import MissingMemberError
 from ..memory.image import AddressSpace, Image
@@ -27,6 +27,8 @@ MOST_PER_PAGE = 16
 gets the same share, however many the others have."""
 FEW = 0x200
 """The smallest share of a process."""
+MAX_KEPT = 1 << 16
+"""VADs that are kept, some 200 bytes each: enough for 400 processes."""
 MAX_NAMES = 1 << 15
 """File names that are kept: many processes map the same files."""
 
@@ -55,7 +57,7 @@ class Vads:
                 vollog.warning(f"The VADs of processes cannot be read: {error}")
         share = MOST_PER_PAGE * image.page_count // max(len(image.service(process_list).processes()), 1)
         self._most = max(min(MAX_VADS, share), FEW)
-        self._last: Tuple[int, int, Tuple[List[Region], bool]] = (0, 0, ([], True))
+        self._kept: KeptLists[Tuple[int, int], Region] = KeptLists(MAX_KEPT)
         self.file_name = functools.lru_cache(MAX_NAMES)(self._file_name)
         """Control area -> path of the file that backs a mapping; "" if none does, None if unreadable."""
         self._control_areas: Memo[int, int] = Memo(self._read_control_area, MAX_NAMES)
@@ -64,7 +66,7 @@ class Vads:
     def list_regions(self, space: AddressSpace) -> Tuple[List[Region], bool]:
         """Returns the VADs of a process, and whether the whole tree could be read.
 
-        The last tree is kept for the other half of a WoW64 process.
+        Trees are kept: each kind of stack is listed in all processes before the next kind is.
         """
         tree = self._tree
         if tree is None or not space.eprocess:
@@ -75,10 +77,11 @@ class Vads:
             return [], False
         if not top:
             return [], True
-        if (space.eprocess, top) != self._last[:2]:
-            vads, whole = self._walk(tree, top)
-            self._last = space.eprocess, top, (vads, whole and len(vads) >= self._counted(tree, space))
-        return self._last[2]
+        return self._kept.get((space.eprocess, top), lambda: self._read(tree, space, top))
+
+    def _read(self, tree: _Tree, space: AddressSpace, top: int) -> Tuple[List[Region], bool]:
+        vads, whole = self._walk(tree, top)
+        return vads, whole and len(vads) >= self._counted(tree, space)
 
     def _counted(self, tree: _Tree, space: AddressSpace) -> int:
         """Returns the kernel's count of the VADs of a process; 0 if unknown."""

@@ -82,6 +82,9 @@ class FrameFacts(Protocol):
     def details(self, frame: NamedFrame) -> FrameDetails:
         """Returns what module and memory the address is in."""
 
+    def part(self, frame: NamedFrame) -> KeyPart:
+        """Returns `part` of the details: the keys of a stack need no more."""
+
     def code(self, frame: NamedFrame) -> CodeHere:
         """Returns the facts that the pages there show."""
 
@@ -96,7 +99,7 @@ class NamedFrame:
         unbacked: whether Unbacked counts the frame; None if the image does not show it
     """
 
-    __slots__ = ("_code", "_details", "_facts", "address", "name", "shown", "unbacked")
+    __slots__ = ("_code", "_details", "_facts", "_part", "address", "name", "shown", "unbacked")
 
     def __init__(
         self,
@@ -112,6 +115,7 @@ class NamedFrame:
         self.unbacked: Optional[bool] = None if backing == UNKNOWN else backing in UNBACKED
         self._facts = facts
         self._details: Optional[FrameDetails] = None
+        self._part: Optional[KeyPart] = None
         self._code: Optional[CodeHere] = None
 
     def symbol(self, mask: int = -1) -> str:
@@ -124,6 +128,13 @@ class NamedFrame:
         if self._details is None:
             self._details = self._facts.details(self)
         return self._details
+
+    @property
+    def part(self) -> KeyPart:
+        """The part of the frame in the keys of its stack."""
+        if self._part is None:
+            self._part = self._facts.part(self)
+        return self._part
 
     @property
     def code(self) -> CodeHere:
@@ -145,6 +156,9 @@ class _FoundFacts(NamedTuple):
 
     def details(self, frame: NamedFrame) -> FrameDetails:
         return self.found
+
+    def part(self, frame: NamedFrame) -> KeyPart:
+        return self.found.part
 
     def code(self, frame: NamedFrame) -> CodeHere:
         """Only the table of frames has them, whose rows are made where the frames are found."""
@@ -333,15 +347,12 @@ class _Facts:
         protection = None if vad is None else vad.protection_name
         known_module = self._names.module_at(lookup) if name.backing == IMAGE else None
         if known_module is None:
-            place = name.backing or ("fuzzy" if name is FUZZY else "zero")
-            part = keys.elsewhere(place, UNCERTAIN.isdisjoint(name.status))
-            return FrameDetails(part, name.status, protection)
+            return FrameDetails(frame.part, name.status, protection)
         identity, module = self._modules.module(known_module), known_module.module
         rva = address - module.base
         function = known_module.image.names.find_label(lookup - module.base)
-        doubted = identity.doubted or any(place in _DOUBTS for place in name.status)
         return FrameDetails(
-            keys.in_module(module.name, identity.stamp, identity.size, rva, doubted),
+            frame.part,
             status(name.status, identity.status) if identity.status else name.status,
             protection,
             module.name,
@@ -352,3 +363,16 @@ class _Facts:
             None if function is None else function[1],
             None if function is None else rva - function[0],
         )
+
+    def part(self, frame: NamedFrame) -> KeyPart:
+        """Returns the part of an address in keys: its place in its module, or its Backing."""
+        address, name = frame.address, frame.name
+        assert address is not None
+        assert name is not None
+        known_module = self._names.module_at(address - self._back) if name.backing == IMAGE else None
+        if known_module is None:
+            place = name.backing or ("fuzzy" if name is FUZZY else "zero")
+            return keys.elsewhere(place, UNCERTAIN.isdisjoint(name.status))
+        identity, module = self._modules.module(known_module), known_module.module
+        doubted = identity.doubted or any(item in _DOUBTS for item in name.status)
+        return keys.in_module(module.name, identity.stamp, identity.size, address - module.base, doubted)

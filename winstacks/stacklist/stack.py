@@ -38,7 +38,7 @@ _AS_EXPECTED = words_that(Means.NONE_LOST)
 
 _LETTERS = re.compile(r"\w+")
 
-_part, _address = map(attrgetter, ("details.part", "address"))
+_part, _address = map(attrgetter, ("part", "address"))
 
 
 class StackFrame(NamedTuple):
@@ -214,7 +214,7 @@ class StackRecord(NamedTuple):
         crashed = self.crashed
         pairs = zip(self.frames, self.walked)
         parts = [
-            frame.details.part
+            frame.part
             for number, (frame, walked) in enumerate(pairs)
             if walked.how != SCAN and (number or crashed or walked.how != TRAP)
         ]

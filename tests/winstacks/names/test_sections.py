@@ -16,13 +16,16 @@ from tests.forge.paging import State
 from tests.forge.process import Process
 from tests.support.lacking import MEMBERS, TYPES, LackingTable, Lost
 from tests.support.only import only
+from winstacks.memory.decode.ranges import Extents
 from winstacks.memory.decode.status import NOTHING, Status, status
 from winstacks.memory.decode.statuscodes import StatusCode
+from winstacks.memory.image import Image
 from winstacks.names import moduleindex, symbolizer
+from winstacks.names.imagereader import ImageReader
 from winstacks.names.places import Name
 from winstacks.names.symbolizer import Symbolizer
 from winstacks.process import sections
-from winstacks.process.sections import ImageSections
+from winstacks.process.sections import ImageSections, SectionView
 from winstacks.process.spaces import AddressSpaces
 from winstacks.process.vads import Vads
 
@@ -144,6 +147,77 @@ def test_a_copy_with_equal_bytes_shares_the_index(tmp_path: pathlib.Path) -> Non
     assert known[0] is not None
     assert known[1] is not None
     assert known[0].image is known[1].image
+
+
+def _reader(image: Image, pid: int) -> ImageReader:
+    """A reader of the ntdll of a process."""
+    space = only(AddressSpaces.list_spaces(image, [pid]))
+    vads, _ = image.service(Vads).list_regions(space)
+    vad = only(vad for vad in vads if vad.start == BASE)
+    view = image.service(ImageSections).section_of(vad)
+    assert view is not None
+    return ImageReader(image, space.layer_name, BASE, vad.end - vad.start, view)
+
+
+def _loads(monkeypatch: pytest.MonkeyPatch) -> List[int]:
+    """The addresses from which the content of a section is loaded from now on."""
+    starts: List[int] = []
+    load = SectionView.load
+
+    def counted(view: SectionView, start: int, length: int) -> Extents:
+        starts.append(start)
+        return load(view, start, length)
+
+    monkeypatch.setattr(SectionView, "load", counted)
+    return starts
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_processes_share_what_page_tables_prove_to_be_the_sections(
+    tmp_path: pathlib.Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second process lacks the page, which the section has."""
+    kernel = build(name)
+    page = kernel.processes[1].space.read(BASE + EXPORTS_RVA, 0x1000)
+    kernel.processes[2].space.set_state(BASE + EXPORTS_RVA, 0x1000, State.PROTOTYPE)
+    image = context.open_image(kernel.image(), tmp_path).image
+    starts = _loads(monkeypatch)
+    for pid in (1000, 2000):
+        assert _reader(image, pid).read(EXPORTS_RVA, 0x1000) == page
+    assert len(starts) == 1
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_a_process_that_wrote_or_lost_a_page_does_not_share_it(tmp_path: pathlib.Path, name: str) -> None:
+    """A page of one process changes nothing for another, whichever is read first."""
+    kernel = build(name, 1000, 2000, 3000)
+    wrote, lost = kernel.processes[2:]
+    page = wrote.space.read(BASE + EXPORTS_RVA, 0x1000)
+    wrote.space.write(BASE + EXPORTS_RVA, b"own")
+    lost.space.set_state(BASE + EXPORTS_RVA, 0x1000, State.PAGEFILE)
+    opened = kernel.image()
+    expected = {1000: page, 2000: b"own" + page[3:], 3000: None}
+    for number, order in enumerate(((1000, 2000, 3000), (3000, 2000, 1000))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        image = context.open_image(opened, folder).image
+        found = {pid: _reader(image, pid).read(EXPORTS_RVA, 0x1000) for pid in order}
+        assert found == expected
+
+
+def test_kept_windows_of_sections_have_a_limit(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sections, "MAX_WINDOW_BYTES", 0)
+    image = context.open_image(build("win10-x64").image(), tmp_path).image
+    starts, service = _loads(monkeypatch), image.service(ImageSections)
+    space = only(AddressSpaces.list_spaces(image, [1000]))
+    vads, _ = image.service(Vads).list_regions(space)
+    view = service.section_of(only(vad for vad in vads if vad.start == BASE))
+    assert view is not None
+    for offset in (0, 0x1000, 0x1000, 0):
+        service.window(view, offset, 0x1000)
+    assert starts == [BASE, BASE + 0x1000, BASE]
 
 
 def break_segment(kernel: Kernel, section: Any) -> None:

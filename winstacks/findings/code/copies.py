@@ -101,6 +101,8 @@ class Comparison(NamedTuple):
 
     def within(self, start: int, end: int) -> Comparison:
         """Returns the result for a part of what was compared."""
+        if self is SHARED:
+            return self
         ranges = tuple(within(self.ranges, start, end))
         alike = self.alike if ranges or self.private else 0
         split, original = (tuple(within(each, start, end)) for each in (self.split, self.original))
@@ -110,6 +112,9 @@ class Comparison(NamedTuple):
     def joined(cls, parts: Iterable[Comparison]) -> Comparison:
         """Returns the result for several pages or ranges: their addresses, the first reason and file."""
         known = list(parts)
+        # Nearly all pages are shared, and a function lies on one page.
+        if known and all(part is SHARED for part in known):
+            return SHARED
         return cls(
             tuple(sorted({place for part in known for place in part.ranges})),
             max((part.others for part in known), default=0),

@@ -1,12 +1,12 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A dictionary that makes each value at its first use."""
+"""Values that are made at their first use and kept: one by one, or lists with a bound on all together."""
 
 from __future__ import annotations
 
 import types
 import weakref
-from typing import Callable, Dict, TypeVar
+from typing import Callable, Dict, Generic, List, Tuple, TypeVar
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -35,3 +35,28 @@ class Memo(Dict[Key, Value]):
             self.clear()
         self[key] = value
         return value
+
+
+class KeptLists(Generic[Key, Value]):
+    """Lists by key, each with whether it is whole: those made first are dropped first.
+
+    Args:
+        most: maximum number of elements of all lists together, a list itself counted as one; the last list
+            is kept even if it is longer
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._count = 0
+        self._lists: Dict[Key, Tuple[List[Value], bool]] = {}
+
+    def get(self, key: Key, make: Callable[[], Tuple[List[Value], bool]]) -> Tuple[List[Value], bool]:
+        """Returns the list of a key, made at the first use."""
+        kept = self._lists.get(key)
+        if kept is None:
+            kept = make()
+            self._count += len(kept[0]) + 1
+            while self._lists and self._count > self._most:
+                self._count -= len(self._lists.pop(next(iter(self._lists)))[0]) + 1
+            self._lists[key] = kept
+        return kept

@@ -51,7 +51,7 @@ def status(*parts: Part) -> Status:
 
 def has_status(items: Status, *words: StatusCode) -> bool:
     """Returns whether a status has one of several words."""
-    return any(item.code in words for item in items)
+    return bool(items) and any(item.code in words for item in items)
 
 
 def text(items: Status) -> str:

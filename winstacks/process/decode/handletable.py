@@ -69,23 +69,27 @@ class EntryDecoder:
         """Returns the first handle of the n-th page of entries."""
         return index * self.per_page * HANDLE_STEP
 
-    def entry(self, data: Buffer, handle: int) -> Optional[Entry]:
-        """Decodes the entry of a handle, None if it is free.
+    def entry(self, data: Buffer, handle: int, start: int = 0) -> Optional[Entry]:
+        """Decodes the entry of a handle, which begins at an offset in data; None if it is free.
 
         Raises:
             ValueError: data is too short
         """
-        header = self._object_header(self._object.value_in(data))
+        header = self._object_header(self._object.value_in(data, start))
         if not header:
             return None
-        creator = self._creator.value_in(data) if self._creator else 0
-        return Entry(handle, header, creator, None if self._access is None else self._access.value_in(data))
+        creator = self._creator.value_in(data, start) if self._creator else 0
+        access = None if self._access is None else self._access.value_in(data, start)
+        return Entry(handle, header, creator, access)
 
     def page(self, memory: Extents, address: int, base: int) -> Iterator[Entry]:
         """Yields the used entries of a page of entries."""
+        whole = memory.read(address, self.per_page * self.size)
         for number in range(1, self.per_page):
-            data = memory.read(address + number * self.size, self.size)
-            entry = self.entry(data, base + number * HANDLE_STEP) if data is not None else None
+            data, start = whole, number * self.size
+            if data is None:
+                data, start = memory.read(address + start, self.size), 0
+            entry = self.entry(data, base + number * HANDLE_STEP, start) if data is not None else None
             if entry is not None:
                 yield entry
 
