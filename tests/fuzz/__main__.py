@@ -24,8 +24,8 @@ DECODERS = [f"winstacks.{path.parent.name}.decode" for path in sorted(LIBRARY.gl
 OF_LAKES = ["stackfleet.manifests", "stackfleet.lakefolder", "stackfleet.store"]
 
 with atheris.instrument_imports(include=[*DECODERS, *OF_LAKES, "symbols.isf"]):
-    from tests.hostile import decoders
     from tests.fuzz import corpus
+    from tests.hostile import decoders
     from tests.hostile.decoders import Target
 
     for module in OF_LAKES if decoders.lakes.targets() else ():
