@@ -26,6 +26,9 @@ _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 _OFFSET = re.compile(r"(!.+)\+0x[0-9a-f]+$")
 """The offset of an address within a function: flame graphs merge all calls from one function."""
 
+_UNNAMED = "<unknown>"
+"""A process whose name the image lacks."""
+
 
 class Export:
     """An export of a lake.
@@ -66,7 +69,7 @@ class Export:
     def folded(self) -> Iterator[str]:
         """Yields the input of flame graph tools: stacks outermost first, with their counts."""
         for row in self._stacks():
-            frames = (row["Host"], row["Process"], *_frames(row["Stack"]))
+            frames = (row["Host"], row["Process"] or _UNNAMED, *_frames(row["Stack"]))
             path = ";".join(output.visible(frame.replace(";", ":")) for frame in frames)
             yield f"{path} {row['Count']}"
 
@@ -82,7 +85,7 @@ class Export:
                 yield _profile(image, samples, weights, first)
                 samples, weights, first = [], [], False
             image = row["ImageId"]
-            frames = (row["Process"], *_frames(row["Stack"]))
+            frames = (row["Process"] or _UNNAMED, *_frames(row["Stack"]))
             samples.append([numbers.setdefault(frame, len(numbers)) for frame in frames])
             weights.append(row["Count"])
         if samples:

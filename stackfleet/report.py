@@ -252,7 +252,7 @@ class Report:
                 "comparable": row["Comparable"],
                 "names": ", ".join(row["Hostnames"]),
                 "kinds": ", ".join(row["Kinds"]),
-                "processes": ", ".join(row["Processes"]),
+                "processes": ", ".join(filter(None, row["Processes"])),
                 "count": row["Count"] or 0,
                 "unbacked": row["Unbacked"] or 0,
                 "frames": self._lists.frames(_texts(row["Stack"])),
