@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from .columns import ROW, schema_of
 from .manifests import Manifest
-from .store import READ_AT_A_TIME, Snapshot, StoreError, within
+from .store import Snapshot, StoreError, within
 
 
 class RowDigest:
@@ -107,7 +107,8 @@ def _batches(snapshot: Snapshot, table: str, names: Sequence[str], faults: dict[
     dataset = snapshot.of_files(files)
     for fragment, file in zip(dataset.get_fragments(), files):
         try:
-            yield from fragment.to_batches(schema=dataset.schema, columns=list(names), **READ_AT_A_TIME)
+            limits = snapshot.at_a_time([file.path])
+            yield from fragment.to_batches(schema=dataset.schema, columns=list(names), **limits)
         except (pa.ArrowException, OSError, ValueError) as error:
             faults[file.path] = f"it cannot be read: {str(error).splitlines()[0]}"
 
@@ -147,10 +148,10 @@ def _digest(
         return digests[image_id].text()
     digest = RowDigest()
     condition = pc.field("ImageId") == image_id
-    scanner = snapshot.datasets(table, [image_id]).scanner(columns=list(names), filter=condition)
     try:
+        scanner = snapshot.datasets(table, [image_id]).scanner(columns=list(names), filter=condition)
         rows = within(scanner.to_batches(), scanner.projected_schema)
-    except StoreError as error:
+    except (pa.ArrowException, OSError, StoreError) as error:
         return str(error)
     for batch in rows.sort_by(ROW.name).to_batches():
         digest.add(batch)

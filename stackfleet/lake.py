@@ -249,6 +249,12 @@ class Lake:
         if snapshot is None or (needed and small < SMALL_FILES):
             return
         try:
+            snapshot.look_at(snapshot.files)
+        except StoreError as error:
+            if needed:
+                return
+            raise LakeError(f"{self.uri}: its files cannot be merged: {error}") from error
+        try:
             with self._written():
                 self._store.compact(FILE_SIZE, KEPT_HOURS)
         except _RivalError:
@@ -334,10 +340,11 @@ class Lake:
 
     @staticmethod
     def _readable(snapshot: Snapshot) -> Snapshot:
-        """Returns the version without the files that are no Parquet, or have another number of rows."""
+        """Returns the version without files that are no Parquet, unfold to too much, or have other rows."""
         faults = {}
         for fragment, file in zip(snapshot.of_files(snapshot.files).get_fragments(), snapshot.files):
             try:
+                snapshot.at_a_time([file.path])
                 rows = fragment.metadata.num_rows
                 if rows != file.rows:
                     faults[file.path] = f"{rows:,} rows, but {file.rows:,} in the log"

@@ -29,6 +29,8 @@ UNSYNCED = 60
 """Seconds after which the system has written a commit to the disk, whatever became of its writer."""
 MOST_COMMIT_BYTES = 1 << 24
 """The most bytes of another writer's commit that is synced; commits of images are far smaller."""
+MOST_UNFOLDED = 1 << 30
+"""The most bytes to which a checkpoint unfolds."""
 
 _synced: set[str] = set()
 """Paths of recent commits that this process has synced."""
@@ -222,18 +224,35 @@ def _is_file(info: os.stat_result) -> bool:
 
 
 def _look_at_checkpoint(path: pathlib.Path) -> None:
+    """Checks a checkpoint, which Delta reads whole and without a limit."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from .parquetpages import UnfoldingError, rows_at_a_time
+
+    unfolded = 0
     try:
-        facts = pq.read_metadata(path)
-        groups = [facts.row_group(number) for number in range(facts.num_row_groups)]
-        # One row may have a list of any length.
-        values = [group.column(place).num_values for group in groups for place in range(group.num_columns)]
+        at_a_time = rows_at_a_time(path)
+        with pq.ParquetFile(path) as file:
+            facts = file.metadata
+            groups = [facts.row_group(number) for number in range(facts.num_row_groups)]
+            # One row may have a list of any length.
+            values = [
+                group.column(place).num_values for group in groups for place in range(group.num_columns)
+            ]
+            if max([facts.num_rows, *values]) > MOST_ACTIONS:
+                raise StoreError(f"{path.name} has more than {MOST_ACTIONS:,} rows, or so many in a list")
+            # Arrow would read such columns without unfolding them, Delta does not.
+            if re.search("dictionary<|run_end_encoded<|_view", str(file.schema_arrow)):
+                raise StoreError(f"{path.name} unfolds to what cannot be foreseen")
+            for batch in file.iter_batches(at_a_time):
+                unfolded += batch.nbytes
+                if unfolded > MOST_UNFOLDED:
+                    raise StoreError(f"{path.name} unfolds to more than {MOST_UNFOLDED:,} bytes")
+    except UnfoldingError as error:
+        raise StoreError(f"{path.name}: {error}") from error
     except (pa.ArrowException, OSError) as error:
         raise StoreError(f"{path.name} cannot be read") from error
-    if max([facts.num_rows, *values]) > MOST_ACTIONS:
-        raise StoreError(f"{path.name} has more than {MOST_ACTIONS:,} rows, or so many in a list")
 
 
 def _is_whole(path: pathlib.Path) -> bool:

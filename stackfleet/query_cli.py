@@ -170,8 +170,9 @@ def _export(options: argparse.Namespace) -> int:
             for message in export.messages:
                 print(message, file=sys.stderr)
 
-    # Rows already written to standard output cannot be withdrawn.
-    return _of_whole_images(lake, write, again=bool(options.output))
+    # Rows already written to standard output cannot be withdrawn: damaged files are looked for before.
+    depth = Depth.SIZE if options.output else Depth.FORM
+    return _of_whole_images(lake, write, depth, again=bool(options.output))
 
 
 def _of_whole_images(

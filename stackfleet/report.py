@@ -252,7 +252,7 @@ class Report:
                 "comparable": row["Comparable"],
                 "names": ", ".join(row["Hostnames"]),
                 "kinds": ", ".join(row["Kinds"] or ()),
-                "processes": ", ".join(row["Processes"] or ()),
+                "processes": ", ".join(filter(None, row["Processes"] or ())),
                 "count": row["Count"] or 0,
                 "unbacked": row["Unbacked"] or 0,
                 "frames": self._lists.frames(_texts(row["Stack"])),

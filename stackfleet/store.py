@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from . import lakefolder
 from .lakefolder import LOG, MOST_FILES, StoreError
+from .parquetpages import MOST_ROWS, rows_at_a_time
 
 _PARTITION = "Table"
 DATA_FILE = re.compile(r"Table=([a-z]{1,32})/[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.parquet")
@@ -42,7 +43,7 @@ FRESH = 1800
 """Seconds after which a commit is looked for in the log: half of the time for which commits are kept there.
 A writer that sleeps longer may commit behind a checkpoint that no longer has the place of its commit."""
 
-READ_AT_A_TIME = {"batch_size": 1 << 13, "batch_readahead": 2, "fragment_readahead": 2}
+READ_AT_A_TIME = {"batch_size": MOST_ROWS, "batch_readahead": 2, "fragment_readahead": 2}
 """Limits of a scanner of Arrow; its own are 131,072 rows of 16 batches of 4 files, which have any size."""
 MOST_BYTES = 1 << 30
 """The most bytes of rows that are held together."""
@@ -84,6 +85,8 @@ class Snapshot(NamedTuple):
         files: the files that can be read, or that no listing contradicts
         faults: reasons why other files are left out, by path
         of_files: returns the Arrow dataset of files
+        at_a_time: returns the limits of a scanner of the files of some paths; raises an OSError or an
+            ArrowException if one of them cannot be read, or unfolds to too much
         opened: the table of Delta at this version
         taken: the time before it was opened
     """
@@ -91,6 +94,7 @@ class Snapshot(NamedTuple):
     files: Sequence[File]
     faults: Mapping[str, str]
     of_files: Callable[[Sequence[File]], Any]
+    at_a_time: Callable[[Iterable[str]], Mapping[str, int]]
     opened: Any
     taken: float
 
@@ -104,6 +108,18 @@ class Snapshot(NamedTuple):
         if image_ids is not None:
             files = [file for file in files if file.may_have(image_ids)]
         return self.of_files(files)
+
+    def look_at(self, files: Iterable[File]) -> None:
+        """Looks at files that Delta reads whole, before it does so: it has no limit of memory.
+
+        Raises:
+            StoreError: a file cannot be read, or unfolds to too much
+        """
+        for file in files:
+            try:
+                self.at_a_time([file.path])
+            except (pa.ArrowException, OSError) as error:
+                raise StoreError(f"{file.path}: {_first_line(error)}") from error
 
     def without(self, faults: Mapping[str, str]) -> Snapshot:
         """Returns the version without some of its files."""
@@ -196,7 +212,8 @@ class Store:
             else:
                 bounds = item.get("min.ImageId"), item.get("max.ImageId")
                 files.append(File(path, match[1], size, rows, *bounds))
-        return Snapshot(files, faults, self._datasets(opened), opened, taken)
+        limits = self._limits()
+        return Snapshot(files, faults, self._datasets(opened, limits), limits, opened, taken)
 
     def commit(
         self, snapshot: Snapshot, batches: Iterator[Any], changed: Collection[str], replaced: str = ""
@@ -216,6 +233,10 @@ class Store:
         """
         from deltalake import CommitProperties, Transaction, write_deltalake
 
+        if replaced:
+            # Files with rows of one image are replaced whole, without a look into them.
+            several = (file for file in snapshot.files if file.first is None or file.first != file.last)
+            snapshot.look_at(file for file in several if file.may_have(changed))
         before = snapshot.opened.version()
         # Delta refuses a transaction whose name a later version has, too.
         properties = CommitProperties(
@@ -351,7 +372,25 @@ class Store:
                 raise StoreError(f"its column {field.name} is {fields[field.name]}, not {field.type}")
         return opened
 
-    def _datasets(self, opened: Any) -> Callable[[Sequence[File]], Any]:
+    def _limits(self) -> Callable[[Iterable[str]], Mapping[str, int]]:
+        """Returns the function that looks at the pages of files, of each file once."""
+        folder = self.folder
+        known: dict[str, int] = {}
+
+        def rows(path: str) -> int:
+            if folder is not None and path not in known:
+                known[path] = rows_at_a_time(folder / path)
+            # The pages of an object store would be a request each.
+            return known.get(path, MOST_ROWS)
+
+        def limits(paths: Iterable[str]) -> Mapping[str, int]:
+            return {**READ_AT_A_TIME, "batch_size": min(map(rows, paths), default=MOST_ROWS)}
+
+        return limits
+
+    def _datasets(
+        self, opened: Any, limits: Callable[[Iterable[str]], Mapping[str, int]]
+    ) -> Callable[[Sequence[File]], Any]:
         import pyarrow.dataset as pds
         import pyarrow.fs as pfs
 
@@ -368,7 +407,7 @@ class Store:
             """Few rows are held at a time: a file of 8 KB may have millions of long texts."""
 
             def scanner(self, **options: Any) -> Any:
-                return pds.Dataset.scanner(self, **{**options, **READ_AT_A_TIME})
+                return pds.Dataset.scanner(self, **{**options, **limits(self.files)})
 
         def dataset(files: Sequence[File]) -> Any:
             used = filesystem or opened.to_pyarrow_dataset().filesystem

@@ -392,8 +392,8 @@ def most_memory(*arguments: object) -> int:
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="asks Linux for the memory of a process")
 def test_a_small_file_that_unfolds_to_gigabytes(attack: Attack) -> None:
-    """200 KB are 1.2 GB of texts: few of them are held at a time."""
-    unfolding(attack, 300_000, 4000)
+    """200 KB are 1 GB of texts: few of them are held at a time."""
+    unfolding(attack, 250_000, 4000)
     sql = "SELECT count(*) FROM traces WHERE Stack <> 'b'"
     for arguments in (["sql", attack.lake, sql], ["status", attack.lake, "--verify"]):
         assert most_memory(*arguments) < 3 << 29, arguments

@@ -9,6 +9,8 @@
     python3 -m tests.fuzz heaps 180 FOLDER     keeps its inputs in a folder, and begins with what is there
     python3 -m tests.fuzz list
 
+Fuzzing begins with undamaged inputs, and with those that earlier fuzzing kept in `corpus` (see corpus.py).
+
 Needs atheris (Linux, Python 3.11 to 3.13). An input that breaks a decoder is written into the folder `finds`
 beside this file, where the tests decode it from then on.
 """

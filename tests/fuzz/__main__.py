@@ -24,6 +24,7 @@ DECODERS = [f"winstacks.{path.parent.name}.decode" for path in sorted(LIBRARY.gl
 OF_LAKES = ["stackfleet.manifests", "stackfleet.lakefolder", "stackfleet.store"]
 
 with atheris.instrument_imports(include=[*DECODERS, *OF_LAKES, "symbols.isf"]):
+    from tests.fuzz import corpus
     from tests.hostile import decoders
     from tests.hostile.decoders import Target
 
@@ -76,7 +77,7 @@ def _seeds(folder: pathlib.Path, chosen: Dict[str, Target], several: bool) -> in
     """Writes what fuzzing begins with; returns the length of the longest."""
     longest = 0
     for number, target in enumerate(chosen.values()):
-        for place, seed in enumerate(target.seeds()):
+        for place, seed in enumerate([*target.seeds(), *corpus.kept(target.name).values()]):
             data = bytes((number,)) + seed if several else seed
             (folder / f"{target.name}.{place}").write_bytes(data)
             longest = max(longest, len(data))

@@ -11,10 +11,12 @@ import sys
 
 import pytest
 
+from tests.fuzz import corpus
 from tests.hostile import decoders
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FINDS = sorted((pathlib.Path(__file__).resolve().parent / "finds").glob("*.*"))
+FORMATS = sorted({path.stem for path in corpus.FOLDER.glob("*.zip")} & decoders.targets().keys())
 SECONDS = 12
 SEED = "-seed=1"
 """Draws the same inputs each time: no change is refused for one that nobody had seen before."""
@@ -31,6 +33,32 @@ def test_every_decoder_for_a_moment() -> None:
     assert done.returncode == 0, done.stderr[-5000:]
     assert f"all: {SECONDS} s of processor time" in done.stderr
     assert "exiting as requested" in done.stderr
+
+
+@needs_atheris
+def test_fuzzing_begins_with_the_kept_inputs() -> None:
+    command = [sys.executable, "-m", "tests.fuzz", "manifest", "1", SEED]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    count = len(decoders.targets()["manifest"].seeds()) + len(corpus.kept("manifest"))
+    assert f"seed corpus: files: {count} " in done.stderr, done.stderr[-5000:]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_kept_inputs(name: str) -> None:
+    """Each decodes as its decoder declares."""
+    kept = corpus.kept(name)
+    assert len(kept) >= 5
+    assert (corpus.FOLDER / f"{name}.zip").stat().st_size <= 2 * corpus.MOST_BYTES
+    for data in kept.values():
+        decoders.targets()[name].decode(data, b"")
+
+
+def test_inputs_are_kept_for_the_lines_that_they_reach() -> None:
+    """Of two that reach the same, the smaller one; of the undamaged ones none."""
+    target = decoders.targets()["smalldump"]
+    cut, longer = b"PAGEDU64", b"PAGEDU64" + bytes(100)
+    assert corpus.chosen(target, [longer, cut, *target.seeds()])[:1] == [cut]
+    assert target.seeds()[0] not in corpus.chosen(target, target.seeds())
 
 
 @pytest.mark.parametrize("path", FINDS, ids=lambda path: path.name)

@@ -1042,6 +1042,24 @@ def test_a_decoy_database_hides_no_stack_of_a_lock(
         assert caplog.text.count("1 more may match --find and --unbacked") == 2
 
 
+def test_a_handle_table_off_its_list_that_its_process_has_not(target: Target) -> None:
+    """Both ways to the table are gone: the ring's own pool block still leads to the events."""
+    table = _updater(target).eprocess["ObjectTable"]
+    link = table + target.kernel.isf.offset("_HANDLE_TABLE", "HandleTableList")
+    writes = [*_unlink(lambda _: link)(target), *_member("process", "ObjectTable", 0)(target)]
+    answer, clean = target.run("handletraces", writes), target.clean("handletraces")
+    pid = _updater(target).pid
+    statuses = {
+        status for owner, status in zip(answer.column("PID"), answer.column("Status")) if owner == pid
+    }
+    assert "contradicted: DebugInfo" in statuses
+    events = [
+        [event for event, owner in zip(output.column("Event"), output.column("PID")) if owner == pid]
+        for output in (clean, answer)
+    ]
+    assert events[1].count("open") == events[0].count("open") > 0
+
+
 def test_a_handle_whose_table_cannot_be_read_is_not_checked(target: Target) -> None:
     """Its rights are there: the check says that it could not read them."""
     table = _updater(target).eprocess["ObjectTable"]

@@ -1,0 +1,276 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The memory that a Parquet file unfolds to, by the headers of its pages, before anything decodes it.
+
+A page of 20 KB may unfold to 2 GB, and a dictionary of one text may stand for a million of them, whatever
+the footer says. Arrow decodes a page whole, and allocates what its header declares; its codecs stop there.
+
+Source: parquet.thrift of Apache Parquet's format, and the compact protocol of Apache Thrift.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterator
+from typing import Any, BinaryIO, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+MOST_FOOTER = 1 << 22
+"""The most bytes of a footer: Arrow's form of one needs up to 60 times as many."""
+MOST_HELD = 1 << 28
+"""The most bytes that one row group of a file may need besides its rows: a page and a dictionary of each
+column, and the values of lists, which may all be in one row."""
+AT_A_TIME, MOST_ROWS = 1 << 26, 1 << 13
+"""The bytes, and the most rows, that are decoded at a time."""
+
+_ROWS, _TEXTS, _LETTERS = (1 << 20, 16), (1 << 20, 1), (1 << 30, 1 << 8)
+"""Limits of a file of any size, and of each of its bytes beside them: rows, texts of dictionaries, bytes of
+all texts of rows. Files of `stackfleet` have less than one row or text for each byte."""
+
+_DATA, _INDEX, _DICTIONARY, _DATA_2 = range(4)
+_PLAIN, _OF_DICTIONARIES, _RUNS = 0, (2, 8), 3
+"""Encodings of pages. Those that repeat a part of the value before (DELTA_BYTE_ARRAY) are refused."""
+_CODECS = ("ZSTD", "SNAPPY", "GZIP", "BROTLI", "UNCOMPRESSED")
+_TEXT, _FIXED = "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"
+_OF_NUMBER, _OF_TEXT = 12, 16
+"""Bytes of a value with its levels and offset, without the letters of a text."""
+_HEADERS = (1 << 12, 1 << 16)
+"""Bytes in which a page's header is looked for: statistics may have long texts."""
+_TRUE, _FALSE, _I32, _I64, _BINARY, _STRUCT = 1, 2, 5, 6, 8, 12
+"""Types of Thrift."""
+_DEEPEST = 4
+_SHORT = 16
+"""The size of a dictionary whose texts are not looked at."""
+
+
+class UnfoldingError(OSError):
+    """A file that may need more memory or time than one of its size has to; the text gives the reason."""
+
+
+class Page(NamedTuple):
+    """The header of a page.
+
+    Attributes:
+        at: where its data begins, in the file
+    """
+
+    type: int
+    at: int
+    stored: int
+    size: int
+    values: int
+    encoding: int
+
+
+def rows_at_a_time(path: str | os.PathLike[str]) -> int:
+    """Returns the most rows of a file that are decoded at a time, so that they need at most AT_A_TIME bytes.
+
+    Raises:
+        UnfoldingError: it unfolds to more than the limits
+        pa.ArrowException, OSError: it cannot be read
+    """
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(size - 8, 0))
+        if int.from_bytes(file.read(4), "little") > MOST_FOOTER:
+            raise UnfoldingError(f"its footer has more than {MOST_FOOTER:,} bytes")
+        file.seek(0)
+        facts = pq.read_metadata(file)
+        try:
+            row = _Unfolded(file, facts, size).row()
+            if _is_beyond(facts.num_rows * row, size, _LETTERS):
+                # One text may be far longer than the others: they are summed, without a copy for each row.
+                file.seek(0)
+                _sum_letters(file, facts, size)
+        except (IndexError, KeyError, ValueError) as error:
+            raise UnfoldingError("the headers of its pages cannot be read") from error
+    return max(1, min(MOST_ROWS, AT_A_TIME // max(row, 1)))
+
+
+def _sum_letters(file: BinaryIO, facts: Any, size: int) -> None:
+    """Refuses a file whose rows have too many letters in all.
+
+    Parts of structures, which logs have and tables lack, are not summed.
+    """
+    columns = [facts.schema.column(place) for place in range(facts.num_columns)]
+    names = [
+        column.path for column in columns if column.physical_type == _TEXT and column.path == column.name
+    ]
+    letters = 0
+    with pq.ParquetFile(file, read_dictionary=names) as parquet:
+        for name in names:
+            for batch in parquet.iter_batches(MOST_ROWS, columns=[name]):
+                column = batch.column(0)
+                lengths = pc.binary_length(column.dictionary).cast(pa.int64())
+                letters += pc.sum(lengths.take(column.indices)).as_py() or 0
+                _limit(letters, size, _LETTERS, "letters in its rows, or more")
+
+
+class _Unfolded:
+    """Sums what the pages of a file unfold to."""
+
+    def __init__(self, file: BinaryIO, facts: Any, size: int) -> None:
+        self._file, self._facts, self._size, self._texts = file, facts, size, 0
+
+    def row(self) -> int:
+        """Returns the most bytes of a row, if the rows of each page have the same length."""
+        facts, heaviest = self._facts, 0
+        _limit(facts.num_rows, self._size, _ROWS, "rows")
+        groups = [facts.row_group(number) for number in range(facts.num_row_groups)]
+        chunks = [[group.column(place) for place in range(group.num_columns)] for group in groups]
+        if sum(chunk.total_compressed_size for group in chunks for chunk in group) > self._size:
+            raise UnfoldingError("its columns share bytes")
+        for of_group, group in zip(groups, chunks):
+            rows = of_group.num_rows
+            weights = [self._weight(place, chunk, rows) for place, chunk in enumerate(group)]
+            held = sum(held for held, _ in weights)
+            if held > MOST_HELD:
+                raise UnfoldingError(f"its pages unfold to {held:,} bytes, more than {MOST_HELD:,}")
+            heaviest = max(heaviest, sum(value for _, value in weights))
+        return heaviest
+
+    def _weight(self, place: int, chunk: Any, rows: int) -> tuple[int, int]:
+        """Returns the bytes that a column of a row group needs besides its rows, and the bytes of a value.
+
+        A list has a value at least, also if it is empty; further ones may all be of one row.
+        """
+        if chunk.physical_type == _FIXED or chunk.compression not in _CODECS:
+            raise UnfoldingError("it has a type or a compression that lakes do not use")
+        own = _OF_TEXT if chunk.physical_type == _TEXT else _OF_NUMBER
+        largest = dictionary = letters = most_letters = values = 0
+        for page in _pages(self._file, chunk):
+            if page.type == _DICTIONARY:
+                if dictionary:
+                    raise ValueError("a second dictionary")
+                dictionary = page.size
+                if chunk.physical_type == _TEXT and page.size <= MOST_HELD:
+                    letters = self._longest(page, chunk.compression)
+            elif page.type in (_DATA, _DATA_2):
+                largest, values = max(largest, page.size), values + page.values
+                if page.encoding in _OF_DICTIONARIES:
+                    most_letters = max(most_letters, letters)
+                elif page.encoding not in (_PLAIN, _RUNS):
+                    raise UnfoldingError("it has an encoding that lakes do not use")
+                elif chunk.physical_type == _TEXT:
+                    most_letters = max(most_letters, -(-page.size // max(page.values, 1)))
+        value = own + most_letters
+        return largest + dictionary + max(values - rows, 0) * value, value
+
+    def _longest(self, page: Page, codec: str) -> int:
+        """Returns the length of the longest text of a dictionary."""
+        if page.size <= _SHORT:
+            # Most columns of a file have no value, and an empty dictionary.
+            return page.size
+        self._texts += page.values
+        _limit(self._texts, self._size, _TEXTS, "texts in dictionaries")
+        self._file.seek(page.at)
+        data = self._file.read(page.stored)
+        if codec != "UNCOMPRESSED":
+            data = _codec(codec).decompress(data, decompressed_size=page.size, asbytes=True)
+        at = longest = 0
+        for _ in range(page.values):
+            length = int.from_bytes(data[at : at + 4], "little")
+            at += 4 + length
+            if length > longest:
+                longest = length
+        if at > len(data):
+            raise ValueError("texts beyond their page")
+        return longest
+
+
+@functools.lru_cache(maxsize=None)
+def _codec(name: str) -> Any:
+    return pa.Codec(name.lower())
+
+
+def _is_beyond(number: int, size: int, most: tuple[int, int]) -> bool:
+    return number > most[0] + most[1] * size
+
+
+def _limit(number: int, size: int, most: tuple[int, int], what: str) -> None:
+    """Refuses a number that is too large for a file of a size."""
+    if _is_beyond(number, size, most):
+        raise UnfoldingError(f"it has {size:,} bytes and {number:,} {what}")
+
+
+def _pages(file: BinaryIO, chunk: Any) -> Iterator[Page]:
+    """Yields the pages of a column of a row group.
+
+    Raises:
+        ValueError, IndexError: they do not fill the column's bytes, or are none
+    """
+    at = chunk.data_page_offset
+    if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < at:
+        at = chunk.dictionary_page_offset
+    end = at + chunk.total_compressed_size
+    while at < end:
+        fields, length = _header(file, at)
+        kind, size, stored = fields[1], fields[2], fields[3]
+        own = fields.get({_DATA: 5, _INDEX: 6, _DICTIONARY: 7, _DATA_2: 8}[kind], {})
+        values, encoding = own.get(1, 0), own.get(4 if kind == _DATA_2 else 2, _PLAIN)
+        if min(size, stored, values) < 0:
+            raise ValueError("a number below 0")
+        yield Page(kind, at + length, stored, size, values, encoding)
+        at += length + stored
+    if at != end:
+        raise ValueError("a page beyond its column")
+
+
+def _header(file: BinaryIO, at: int) -> tuple[dict[int, Any], int]:
+    """Returns the fields of a page's header by number, and its length."""
+    for length in _HEADERS:
+        file.seek(at)
+        data = file.read(length)
+        try:
+            return _struct(data, 0, 0)
+        except IndexError:
+            if len(data) < length or length == _HEADERS[-1]:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _struct(data: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
+    """Returns the fields of a structure by number, and where it ends; fields that are bytes are left out."""
+    if depth > _DEEPEST:
+        raise ValueError("deep structures")
+    fields: dict[int, Any] = {}
+    number = 0
+    while data[at]:
+        step, kind = data[at] >> 4, data[at] & 15
+        at += 1
+        if step:
+            number += step
+        else:
+            number, at = _number(data, at)
+        if kind in (_I32, _I64):
+            fields[number], at = _number(data, at)
+        elif kind == _STRUCT:
+            fields[number], at = _struct(data, at, depth + 1)
+        elif kind == _BINARY:
+            length, at = _varint(data, at)
+            at += length
+        elif kind not in (_TRUE, _FALSE):
+            raise ValueError("a type that the headers of pages do not have")
+    return fields, at + 1
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    value, at = _varint(data, at)
+    return value >> 1 ^ -(value & 1), at
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+        shift += 7
+        if shift > 63:
+            raise ValueError("a number of more than 64 bits")

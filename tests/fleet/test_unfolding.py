@@ -1,0 +1,254 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Small files of a stranger's lake that unfold to gigabytes: refused by the headers of their pages."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from typing import Any, Callable, Dict, List, Tuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from stackfleet import lakefolder, parquetpages
+from stackfleet.lake import Lake
+from stackfleet.parquetpages import UnfoldingError, rows_at_a_time
+from tests.support.fleetrun import called
+
+from .test_hostile_lake import Attack, added
+
+pytestmark = pytest.mark.skipif(
+    not os.path.exists("/proc/self/status"), reason="asks Linux for the memory of a process"
+)
+
+MEGABYTE = 1 << 20
+ONE_PAGE = {"use_dictionary": False, "data_page_size": (1 << 31) - 1, "write_batch_size": 1 << 20}
+
+
+def plant(attack: Attack, table: Any, **form: Any) -> pathlib.Path:
+    """Puts a file in the place of the stacks of `i1`."""
+    rows = table.num_rows
+    ids = {"ImageId": "i1", "TraceId": "std:0", "Kind": "std", "StackKey": "k"}
+    for name, text in ids.items():
+        table = table.append_column(name, pa.array([text]).take(pa.repeat(pa.scalar(0), rows)))
+    table = table.append_column("Row", pa.repeat(pa.scalar(0, pa.int64()), rows))
+    path = attack.file().with_name("z.parquet")
+    options = {"compression": "zstd", "row_group_size": rows, "write_statistics": False, **form}
+    pq.write_table(table, path, **options)
+    replaced = next(item for item in sorted(path.parent.iterdir()) if item != path and of_i1(item))
+    gone = {"path": f"Table=traces/{replaced.name}", "deletionTimestamp": 1, "dataChange": True}
+    bounds = {"minValues": {"ImageId": "i1"}, "maxValues": {"ImageId": "i1"}, "nullCount": {}}
+    stats = json.dumps({"numRecords": rows, **bounds})
+    add = added("Table=traces/z.parquet", size=path.stat().st_size, stats=stats)
+    attack.commit({"remove": {**gone, "partitionValues": {"Table": "traces"}}}, add)
+    return path
+
+
+def of_i1(path: pathlib.Path) -> bool:
+    return "i1" in pq.read_table(path, columns=["ImageId"]).column(0).to_pylist()
+
+
+def same(text: Any, rows: int) -> Any:
+    """A column of one value, without its letters for each row."""
+    return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), rows), pa.array([text]))
+
+
+def one_page(attack: Attack) -> pathlib.Path:
+    table = pa.table({"Stack": pa.array(["x" * MEGABYTE] * 400)})
+    return plant(attack, table, **ONE_PAGE)
+
+
+def one_text(attack: Attack) -> pathlib.Path:
+    """Dictionary of one text for all rows: 1,000 of them are 1 GB, which is allowed."""
+    return plant(attack, pa.table({"Stack": same("x" * MEGABYTE, 1_000)}))
+
+
+def one_text_of_more(attack: Attack) -> pathlib.Path:
+    return plant(attack, pa.table({"Stack": same("x" * MEGABYTE, 9_000)}))
+
+
+def many_columns(attack: Attack) -> pathlib.Path:
+    """Each page has a size that is allowed, all of them have not."""
+    text = pa.array(["x" * MEGABYTE] * 40)
+    names = ("Stack", "Process", "Symbol", "Module", "Frame", "Status", "Host", "Reason", "Key", "Other")
+    return plant(attack, pa.table(dict.fromkeys(names, text)), **ONE_PAGE)
+
+
+def prefixes(attack: Attack) -> pathlib.Path:
+    """Each text repeats the one before."""
+    table = pa.table({"Stack": pa.array(["x" * MEGABYTE] * 400)})
+    encoding = {"use_dictionary": False, "column_encoding": {"Stack": "DELTA_BYTE_ARRAY"}}
+    return plant(attack, table, **encoding)
+
+
+def long_list(attack: Attack) -> pathlib.Path:
+    """One row with millions of nulls."""
+    values = pa.ListArray.from_arrays([0, 60_000_000], pa.nulls(60_000_000, pa.int64()))
+    return plant(attack, pa.table({"Versions": values}))
+
+
+def long_file(attack: Attack) -> pathlib.Path:
+    """Thirty million rows of nulls."""
+    return plant(attack, pa.table({"Stack": pa.nulls(30_000_000, pa.string())}))
+
+
+BOMBS: Dict[str, Tuple[Callable[[Attack], pathlib.Path], str]] = {
+    "one page": (one_page, "its pages unfold to"),
+    "one text of a dictionary for more rows": (one_text_of_more, "letters in its rows"),
+    "many columns": (many_columns, "its pages unfold to"),
+    "texts that repeat the one before": (prefixes, "an encoding that lakes do not use"),
+    "a long list": (long_list, "its pages unfold to"),
+    "rows of nulls": (long_file, "rows"),
+}
+"""Files below 1 MB that need 400 MB to 300 GB, and why they are refused."""
+
+
+@pytest.fixture
+def attack(tmp_path: pathlib.Path) -> Attack:
+    return Attack(tmp_path)
+
+
+def run(*arguments: object) -> Tuple[int, str, int]:
+    """Runs a command; returns its code, its errors, and the most megabytes that its process held."""
+    code = (
+        "import sys; from stackfleet import cli; code = cli.main(); "
+        "print(open('/proc/self/status').read()); sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    most = int(done.stdout.partition("VmHWM:")[2].split()[0]) >> 10
+    return done.returncode, done.stderr, most
+
+
+SQL = ["sql", "SELECT count(*) FROM traces WHERE Stack <> 'b'"]
+COMMANDS: List[List[str]] = [
+    *(["status"], SQL, ["rare"], ["findings"], ["waits"]),
+    *(["export", "--to", "folded"], ["report"], ["compact"]),
+]
+READ_STACKS = ("sql", "rare", "export", "report", "compact")
+
+
+def refused(attack: Attack, command: List[str], reason: str, tmp_path: pathlib.Path) -> None:
+    name, *more = command
+    pages = ["-o", str(tmp_path / "pages")] if name == "report" else []
+    code, errors, most = run(name, attack.lake, *more, *pages)
+    assert "Traceback" not in errors
+    assert most < 400, (command, most)
+    assert reason in errors and "Table=traces/z.parquet" in errors
+    assert code == (2 if name == "compact" else 3), errors
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_file_that_unfolds_to_gigabytes_is_left_out(
+    name: str, attack: Attack, tmp_path: pathlib.Path
+) -> None:
+    """By its name, with the images that have no other rows; nothing of it was decoded."""
+    make, reason = BOMBS[name]
+    assert make(attack).stat().st_size < MEGABYTE
+    refused(attack, SQL, reason, tmp_path)
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c[0] in READ_STACKS], ids=" ".join)
+def test_every_command_refuses_it(command: List[str], attack: Attack, tmp_path: pathlib.Path) -> None:
+    make, reason = BOMBS["one page"]
+    make(attack)
+    refused(attack, command, reason, tmp_path)
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c[0] not in READ_STACKS], ids=" ".join)
+def test_commands_that_need_none_of_it_work(command: List[str], attack: Attack) -> None:
+    one_page(attack)
+    name, *more = command
+    code, errors, most = run(name, attack.lake, *more)
+    assert (code, errors) == (0, ""), errors
+    assert most < 400
+
+
+def test_the_image_can_be_forgotten_and_the_rest_be_merged(attack: Attack) -> None:
+    one_page(attack)
+    assert called("forget", attack.lake, "i1").returncode == 0
+    assert called("compact", attack.lake).returncode == 0
+    done = called("sql", attack.lake, "SELECT Stack FROM traces", "--format", "csv")
+    assert (done.returncode, done.stdout.split("\n")[1]) == (0, "stack of i2")
+
+
+def test_what_is_allowed_is_read_a_few_rows_at_a_time(attack: Attack, tmp_path: pathlib.Path) -> None:
+    path = one_text(attack)
+    assert rows_at_a_time(path) * MEGABYTE <= parquetpages.AT_A_TIME
+    for (name, *more), expected in ((SQL, 0), (["status", "--verify"], 3)):
+        code, errors, most = run(name, attack.lake, *more)
+        assert code == expected, errors
+        assert most < 1500, (name, most)
+
+
+def test_one_long_text_among_short_ones_is_no_reason(tmp_path: pathlib.Path) -> None:
+    """Rows times the longest text would be 12 GB; the texts are summed instead."""
+    table = pa.table({"Stack": ["x" * MEGABYTE, *(f"stack {n % 1000}" for n in range(12_000))]})
+    pq.write_table(table, tmp_path / "z.parquet", compression="zstd")
+    assert 1 <= rows_at_a_time(tmp_path / "z.parquet") < 64
+
+
+def test_a_checkpoint_of_a_large_lake_is_read(attack: Attack) -> None:
+    """It has one long text, the schema, and hundreds of thousands of rows."""
+    Lake(str(attack.lake)).compact()
+    path = next(attack.log.glob("*.checkpoint.parquet"))
+    there = pq.read_table(path)
+    pq.write_table(pa.concat_tables([there] * 20_000), path, compression="zstd")
+    assert rows_at_a_time(path) < parquetpages.MOST_ROWS
+    assert lakefolder.look_at_log(attack.lake)[1] == []
+
+
+@pytest.mark.parametrize("schema", [True, False])
+def test_a_checkpoint_whose_texts_unfold(schema: bool, attack: Attack) -> None:
+    """With Arrow's schema in its footer, Arrow itself would keep each text once, and Delta would not."""
+    number = 2_000
+    lists = pa.ListArray.from_arrays(range(number + 1), same("x" * MEGABYTE, number))
+    protocol = pa.StructArray.from_arrays(
+        [pa.array([1] * number, pa.int32()), pa.array([2] * number, pa.int32()), lists],
+        ["minReaderVersion", "minWriterVersion", "readerFeatures"],
+    )
+    path = attack.log / f"{2:020}.checkpoint.parquet"
+    pq.write_table(pa.table({"protocol": protocol}), path, compression="zstd", store_schema=schema)
+    code, errors, most = run("status", attack.lake)
+    assert (code, "unfold" in errors) == (2, True), errors
+    assert most < 600
+
+
+def test_files_of_ours_are_read_many_rows_at_a_time(attack: Attack) -> None:
+    assert not Lake(str(attack.lake)).contents().damaged
+    paths = list(attack.lake.glob("Table=*/*.parquet"))
+    assert paths and {rows_at_a_time(path) for path in paths} == {parquetpages.MOST_ROWS}
+
+
+PAGES: Dict[str, bytes] = {
+    "no structure": bytes(40),
+    "a number without an end": b"\x15" + b"\xff" * 40,
+    "a list": b"\x19" + b"\x1c" * 40,
+    "structures in structures": b"\x1c" * 40,
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_headers_of_nonsense(name: str, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "z.parquet"
+    pq.write_table(pa.table({"Stack": ["text"]}), path)
+    data = path.read_bytes()
+    path.write_bytes(data[:4] + PAGES[name] + data[4 + len(PAGES[name]) :])
+    if name == "nothing":
+        assert rows_at_a_time(path) == parquetpages.MOST_ROWS
+    else:
+        with pytest.raises(UnfoldingError, match="cannot be read"):
+            rows_at_a_time(path)
+
+
+def test_a_footer_of_any_size(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "z.parquet").write_bytes(b"PAR1" + (1 << 30).to_bytes(4, "little") + b"PAR1")
+    with pytest.raises(UnfoldingError, match="footer"):
+        rows_at_a_time(tmp_path / "z.parquet")
