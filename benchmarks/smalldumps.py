@@ -23,6 +23,8 @@ DUMPS = 1000
 _DRIVERS, _FRAMES, _SIZE = 160, 30, 0x80000
 _KERNEL, _STACK = 0xFFFFF80312200000, 0xFFFFD00012340000
 _CODES = (0xA, 0x1E, 0x3B, 0x50, 0x7E, 0xD1, 0x139)
+_PLACES = 0x440, 0x5A8, 0x478
+"""UniqueProcessId, ImageFileName and Cid of 19041."""
 _AROUND = 0x80
 _CALL = b"\xe8\0\0\0\0"
 _WORKERS = 2
@@ -46,7 +48,9 @@ def dump(number: int) -> bytes:
     code = _CODES[number % len(_CODES)]
     dump.crash(code, (number, 2, 0, places[0]), context(True, places[0], _STACK))
     dump.stack(_STACK, bytes(stack))
+    dump.offsets.update(SizeEThread=0x900, SizeEProcess=0xC00)
     dump.thread(0xFFFFA00001234080, 0xFFFFA00001230080, _STACK + 0x1700, _STACK, 0, 0)
+    dump.identify(_PLACES, 4000 + 4 * (number % 100), b"service.exe", 5000)
     dump.drivers(drivers)
     for place in sorted(set(places)):
         dump.block(place - _AROUND, bytes(_AROUND - len(_CALL)) + _CALL + bytes(_AROUND))

@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import itertools
 from operator import attrgetter
-from typing import Callable, Collection, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Collection, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..columns.words import HANDLE, HEAP, HEAPLOG, KERNEL, LOCK, OBJECT, STD, THREAD_KINDS, USER, WOW64
 from ..memory.decode.machine import Machine
@@ -33,9 +33,11 @@ from ..tracedb.decode.capture import back_trace_hash
 from ..tracedb.finder import Databases
 from .frames import NamedFrames
 from .imagefacts import Totals
-from .recorded import RecordedStacks
 from .shown import left_out
 from .stack import Distinct, StackFilter, StackRecord
+
+if TYPE_CHECKING:
+    from .recorded import RecordedStacks
 
 EVERYTHING = StackFilter()
 
@@ -214,6 +216,9 @@ class StackCollector:
 
     @functools.cached_property
     def _recorded(self) -> RecordedStacks:
+        # Small kernel dumps have no recorded stacks: they do without the modules of all of their owners.
+        from .recorded import RecordedStacks
+
         return RecordedStacks(self._image, self._frames, Databases(self._image, self._symbolizer.indexes))
 
 
