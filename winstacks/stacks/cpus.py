@@ -13,6 +13,7 @@ from __future__ import annotations
 import abc
 import functools
 from typing import (
+    TYPE_CHECKING,
     Dict,
     FrozenSet,
     Generic,
@@ -32,7 +33,7 @@ from ..memory.decode.structure import Buffer, Structure
 from ..memory.image import Image
 from ..process.kernelstacks import KernelStackSegment
 from ..traps.state import TrapState, register_types
-from .decode.budget import WalkBudget
+from .decode.budget import FollowBudget, WalkBudget
 from .decode.calls_x64 import Site
 from .decode.frames import (
     AnyRegisters,
@@ -43,12 +44,14 @@ from .decode.frames import (
     StackWalk,
     UserTransition,
 )
-from .decode.functions_x86 import FollowBudget, Functions
 from .decode.registers import Registers, Registers32
 from .decode.registers_arm64 import RegistersArm64
 from .decode.surroundings import Surroundings
 from .decode.walk import Walker
-from .decode.walk_arm64 import SiteArm64
+
+if TYPE_CHECKING:
+    from .decode.functions_x86 import Functions
+    from .decode.walk_arm64 import SiteArm64
 
 Range = Tuple[int, int]
 
@@ -102,6 +105,8 @@ class WalkContext:
     @functools.cached_property
     def functions(self) -> Functions:
         """The 32-bit functions of the address space, as far as walks have analysed them."""
+        from .decode.functions_x86 import Functions
+
         return Functions(self._read_code, self._budget)
 
 
