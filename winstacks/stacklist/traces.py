@@ -16,7 +16,18 @@ from __future__ import annotations
 import functools
 import itertools
 from operator import attrgetter
-from typing import TYPE_CHECKING, Callable, Collection, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from ..columns.words import HANDLE, HEAP, HEAPLOG, KERNEL, LOCK, OBJECT, STD, THREAD_KINDS, USER, WOW64
 from ..memory.decode.machine import Machine

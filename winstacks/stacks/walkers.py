@@ -7,7 +7,7 @@ from __future__ import annotations
 import bisect
 import functools
 import logging
-from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Sequence, Set, Tuple, Union
+from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Set, Tuple, Union
 
 from volatility3.framework import exceptions
 from volatility3.framework.layers import intel
