@@ -17,7 +17,7 @@ import functools
 import itertools
 from operator import attrgetter
 from typing import (
-    TYPE_CHECKING,
+    Any,
     Callable,
     Collection,
     Iterable,
@@ -46,9 +46,6 @@ from .frames import NamedFrames
 from .imagefacts import Totals
 from .shown import left_out
 from .stack import Distinct, StackFilter, StackRecord
-
-if TYPE_CHECKING:
-    from .recorded import RecordedStacks
 
 EVERYTHING = StackFilter()
 
@@ -226,7 +223,7 @@ class StackCollector:
         return StackLister(self._image, self._symbolizer)
 
     @functools.cached_property
-    def _recorded(self) -> RecordedStacks:
+    def _recorded(self) -> Any:
         # Small kernel dumps have no recorded stacks: they do without the modules of all of their owners.
         from .recorded import RecordedStacks
 

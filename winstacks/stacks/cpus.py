@@ -13,7 +13,7 @@ from __future__ import annotations
 import abc
 import functools
 from typing import (
-    TYPE_CHECKING,
+    Any,
     Dict,
     FrozenSet,
     Generic,
@@ -48,10 +48,6 @@ from .decode.registers import Registers, Registers32
 from .decode.registers_arm64 import RegistersArm64
 from .decode.surroundings import Surroundings
 from .decode.walk import Walker
-
-if TYPE_CHECKING:
-    from .decode.functions_x86 import Functions
-    from .decode.walk_arm64 import SiteArm64
 
 Range = Tuple[int, int]
 
@@ -98,13 +94,13 @@ class WalkContext:
         self.own_copy = own_copy
         self.find_dispatcher = find_dispatcher
         self.sites: Dict[int, Site] = {}
-        self.arm64_sites: Dict[int, SiteArm64] = {}
+        self.arm64_sites: Dict[int, Any] = {}
         self._read_code = read_code
         self._budget = budget
 
     @functools.cached_property
-    def functions(self) -> Functions:
-        """The 32-bit functions of the address space, as far as walks have analysed them."""
+    def functions(self) -> Any:
+        """The 32-bit functions of the address space, as far as walks have analysed them: a `Functions`."""
         from .decode.functions_x86 import Functions
 
         return Functions(self._read_code, self._budget)

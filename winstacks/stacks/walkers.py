@@ -7,7 +7,7 @@ from __future__ import annotations
 import bisect
 import functools
 import logging
-from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from volatility3.framework import exceptions
 from volatility3.framework.layers import intel
@@ -33,21 +33,16 @@ from ..process.kernelstacks import KernelStackSegment
 from ..process.refusedplaces import refused_places
 from ..process.regions import of_windows
 from ..process.vads import regions
-from .cpus import NO_TRAPS, AnyStart, KnownTrapFrames, Range, WalkContext
+from .cpus import NO_TRAPS, AnyStart, Cpu, KnownTrapFrames, Range, WalkContext
 from .decode import dispatchers_x86
 from .decode.budget import FollowBudget, WalkBudget
 from .decode.frames import CodeImage, StackWalk
 from .decode.shadow import proven_walk
 from .spacefacts import SpaceFacts
 
-if TYPE_CHECKING:
-    from .cpu_arm64 import CpuArm64
-    from .cpu_x64 import Cpu64
-    from .cpu_x86 import Cpu86
-
 vollog = logging.getLogger(__name__)
 
-AnyCpu = Union["Cpu64", "Cpu86", "CpuArm64"]
+AnyCpu = Cpu[Any]
 
 MAX_CONTEXTS = 4
 """Number of address spaces whose modules are kept: threads are listed process by process."""
