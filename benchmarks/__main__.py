@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Runs the benchmarks: `python3 -m benchmarks [NAME...]`; without names all, and RESULTS.md is written."""
+"""Runs benchmarks, without names all, and writes RESULTS.md: `python3 -m benchmarks [NAME...]`."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ BENCHMARKS: Dict[str, Callable[[pathlib.Path], List[Line]]] = {
     "dumps": dumps.lines,
     "files": files.lines,
     "fleet": fleet.lines,
+    "smalldump": smalldumps.one,
     "smalldumps": smalldumps.lines,
     "drawing": drawing.lines,
     "holding": holding.lines,
@@ -59,13 +60,13 @@ def main() -> None:
     unknown = set(names) - set(BENCHMARKS)
     if unknown:
         parser.error(f"there is no {', '.join(sorted(unknown))}")
-    tables = []
     for name in names or BENCHMARKS:
-        with tempfile.TemporaryDirectory() as folder:
-            tables.append(results.table(BENCHMARKS[name](pathlib.Path(folder))))
-        print(f"{tables[-1]}\n", flush=True)
-    if not names:
-        results.write(tables)
+        with tempfile.TemporaryDirectory() as folder, results.Circumstances() as circumstances:
+            table = results.table(BENCHMARKS[name](pathlib.Path(folder)))
+        text = f"{circumstances.text}\n\n{table}"
+        print(f"{text}\n", flush=True)
+        # At once: a later benchmark may fail, and all of them take hours.
+        results.write({name: text}, list(BENCHMARKS))
 
 
 if __name__ == "__main__":

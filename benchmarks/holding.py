@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Whether an image with many databases is worked through one database at a time."""
+"""Memory for many databases, which are worked through one at a time, and for rows that go out at once."""
 
 from __future__ import annotations
 
@@ -17,9 +17,39 @@ FEW, MANY, ENTRIES = 10, 1000, 2000
 COMMANDS = ("windows.stacktracedb --index 1", "windows.stacktracedb --find nothing", "windows.gflags")
 _ENTRY = 0x90
 _MEGABYTE = 1 << 20
+_TRACES, _MORE_TRACES = 5_000, 50_000
+_RENDERERS = ("jsonl", "parquet", "csv", "quick", "none")
+"""Renderers to which rows go as they are made. The others come back to rows, and the grid keeps all."""
+_MOST_OF_A_ROW = 250
+"""Bytes that may be held for each further row: a kept row takes some 2,000."""
 
 
 def lines(folder: pathlib.Path) -> List[Line]:
+    """Measures all of it."""
+    return [*_databases(folder), *_rows(folder)]
+
+
+def _rows(folder: pathlib.Path) -> List[Line]:
+    """Measures the memory for a few traces and for many."""
+    few, many = (images.database(folder, count) for count in (_TRACES, _MORE_TRACES))
+    found = []
+    for renderer in _RENDERERS:
+        less, more = (cost(image, "windows.traces", renderer).memory for image in (few, many))
+        rows = _MORE_TRACES - _TRACES
+        found.append(
+            Line(
+                f"`windows.traces -r {renderer}`, {_MORE_TRACES:,} rows less {_TRACES:,}",
+                "memory of a row",
+                max(more - less, 0) * _MEGABYTE / rows,
+                _MOST_OF_A_ROW,
+                AT_MOST,
+                f"bytes; {more:.0f} MB less {less:.0f} MB",
+            )
+        )
+    return found
+
+
+def _databases(folder: pathlib.Path) -> List[Line]:
     """Measures the memory for ten and for a thousand processes, each with a database."""
     few_processes, many_processes = (images.processes(folder, count, ENTRIES) for count in (FEW, MANY))
     total = (MANY - FEW) * ENTRIES * _ENTRY / _MEGABYTE

@@ -63,15 +63,21 @@ def vol(
     return launched([*arguments, plugin, *options], image.cache, keep=keep, output_folder=True)
 
 
-OWN = ("windows.work", "windows.floor")
-"""The plugins of `benchmarks/plugins`. Each imports the library at its start, which users do not pay for."""
+OWN = {
+    "windows.work": "plugins",
+    "windows.floor": "plugins",
+    "minidump.opening": "plainplugins",
+}
+"""The plugins of benchmarks, and their folders. Those of `plugins` import the library at the start of each
+command that finds them, which users do not pay for."""
 
 
 def arguments_of(image: Image, renderer: str, tree: pathlib.Path = REPOSITORY, plugin: str = "") -> List[str]:
     """Returns the arguments of `vol` that go before the name of a plugin."""
     plugins = str(tree / "volatility3_plugins")
-    if plugin.startswith(OWN):
-        plugins += f";{tree / 'benchmarks' / 'plugins'}"
+    own = next((folder for name, folder in OWN.items() if plugin.startswith(name)), "")
+    if own:
+        plugins += f";{tree / 'benchmarks' / own}"
     arguments = ["-q", "--offline", "-r", renderer, "-f", str(image.file), "-s", str(image.symbols)]
     return [*arguments, "--cache-path", str(image.cache), "-p", plugins]
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 import os
 import pathlib
 import platform
-from typing import List, NamedTuple, Optional, Sequence
+import re
+import time
+from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from volatility3.framework import constants
 
@@ -71,18 +73,76 @@ def table(lines: Sequence[Line]) -> str:
     return "\n".join(rows)
 
 
-def write(tables: Sequence[str]) -> None:
-    """Writes the results of a whole run, with the notes below."""
-    machine = (
-        f"Python {platform.python_version()}, Volatility {constants.PACKAGE_VERSION}, "
-        f"{platform.system()} on {platform.machine()}, {os.cpu_count()} processors"
-    )
+class Circumstances:
+    """When and where something is measured, and what else the machine does (a context).
+
+    Attributes:
+        text: a sentence, once the context has ended
+    """
+
+    def __enter__(self) -> Circumstances:
+        self._began, self._start = time.time(), time.monotonic()
+        self._used, self._own = _used(), _own()
+        self.text = ""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        took = time.monotonic() - self._start
+        moment = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(self._began))
+        where = f"{platform.system()} on {platform.machine()}, {os.cpu_count()} processors"
+        used = _used()
+        if used is None or self._used is None:
+            others = "what else the machine did is unknown"
+        else:
+            busy = max(used - self._used - (_own() - self._own), 0.0) / took
+            others = f"{busy:.1f} of them busy with other work"
+        self.text = (
+            f"{moment}, {took:.0f} s; Python {platform.python_version()}, "
+            f"Volatility {constants.PACKAGE_VERSION}; {where}, {others}."
+        )
+
+
+def _own() -> float:
+    """Returns the processor seconds of this process and of all that it waited for."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def _used() -> Optional[float]:
+    """Returns the processor seconds that all processes have used since the machine started, None if unknown.
+
+    Source: proc(5), `/proc/stat`: user, nice, system, idle, iowait, irq, softirq in ticks.
+    """
+    try:
+        words = pathlib.Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()
+    except OSError:
+        return None
+    user, nice, system, _, _, irq, softirq = map(int, words[1:8])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
+def sections(page: str, names: Sequence[str]) -> Dict[str, str]:
+    """Returns the sections of a page that benchmarks have written, by their names, without their headings."""
+    parts = re.split(r"^## (.*)\n", page, flags=re.MULTILINE)
+    known = zip(parts[1::2], parts[2::2])
+    return {heading: text.strip() for heading, text in known if heading in names}
+
+
+def write(measured: Dict[str, str], names: Sequence[str], file: pathlib.Path = FILE) -> None:
+    """Writes what was measured into the page. What was measured earlier stays, and the notes come last.
+
+    Args:
+        measured: texts of sections by the names of benchmarks
+        names: all benchmarks, in the order of the page
+    """
+    known = sections(file.read_text(encoding="utf-8"), names) if file.exists() else {}
+    known.update(measured)
     parts: List[str] = [
         "# What the plugins cost\n",
-        "Written by `python3 -m benchmarks`; the definitions are below. Seconds are processor time (user\n"
-        "and system) of the cheapest of several runs that took turns.\n",
-        f"{machine}.\n",
-        *(f"{table}\n" for table in tables),
+        "Written by `python3 -m benchmarks [NAME...]`, which replaces the sections that it measures and\n"
+        "says when, where and beside how much other work. Definitions and notes are below. Seconds are\n"
+        "processor time (user and system) of the cheapest of several runs that took turns.\n",
+        *(f"## {name}\n\n{known[name]}\n" for name in names if name in known),
         NOTES.read_text(encoding="utf-8"),
     ]
-    FILE.write_text("\n".join(parts), encoding="utf-8")
+    file.write_text("\n".join(parts), encoding="utf-8")

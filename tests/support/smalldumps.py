@@ -74,8 +74,8 @@ def registers_of(image: Image, thread: Thread) -> Dict[str, int]:
         found = start.registers
         if low.base < found.ip < low.end:
             if image.machine is Machine.I386:
-                return {"Eip": found.ip - 1, "Esp": found.sp, "Ebp": found.bp or 0}  # type: ignore[union-attr]
-            general = zip(GENERAL, found.general)  # type: ignore[union-attr]
+                return {"Eip": found.ip - 1, "Esp": found.sp, "Ebp": found.bp or 0}
+            general = zip(GENERAL, found.general)
             known = {name: value for name, value in general if value is not None}
             return {**known, "Rip": found.ip - 1, "Rsp": found.sp}
     raise AssertionError("the thread does not wait")

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import itertools
 from functools import cached_property
-from typing import Iterable, Iterator, List, Optional, Sequence
+from typing import Any, Iterable, Iterator, List, Optional, Sequence
 
 from volatility3.framework import interfaces
 
 from ..columns.words import THREAD_KINDS
 from ..memory.decode.machine import UnsupportedMachineError
 from ..memory.image import AddressSpace
-from ..minidump import opened, smalldump
+from ..minidump import smalldump
 from ..minidump.decode.drivers import broken_driver
 from ..minidump.decode.dumpfile import Minidump, Stream
 from ..minidump.decode.platform import OtherSystemError
@@ -48,7 +48,12 @@ class Info(Command[Stream, Stream]):
 
     @cached_property
     def _dump(self) -> Minidump:
-        return opened.dump_of(self.plugin.context, self.config[DUMP])
+        dump: Minidump = self._layer.dump
+        return dump
+
+    @property
+    def _layer(self) -> Any:
+        return self.plugin.context.layers[self.config[DUMP]]
 
     @cached_property
     def _native(self) -> AddressSpace:
@@ -85,8 +90,7 @@ class Info(Command[Stream, Stream]):
             requested.machine(self.plugin)
         except (UnsupportedMachineError, OtherSystemError) as error:
             self.log.warning(str(error))
-        _, memory_status = opened.memory(self._dump)
-        yield from self._printed(self._entries.header(memory_status))
+        yield from self._printed(self._entries.header(self._layer.status))
         for stream in self._dump.streams:
             yield from self._printed(self._entries.stream(stream))
 
@@ -129,11 +133,17 @@ class Info(Command[Stream, Stream]):
     def generate(self) -> Iterator[Row]:
         small = smalldump.dump_of(self.plugin.context, self.config[DUMP]) if self.image.threads_only else None
         if self.option("brief"):
-            lacks = opened.lacks(self._dump) if small is None else smalldump.lacks(small)
+            lacks = self._lacks() if small is None else smalldump.lacks(small)
             blamed = "" if small is None else broken_driver(small) or ""
             what = WhatHappened(self.image, self._native, self._crash, lacks, blamed)
             return self._printed(what.entries())
         if small is not None:
             return self._printed(SmallDumpEntries(self.image, small, self._crash).entries())
-        _, memory_status = opened.memory(self._dump)
-        return itertools.chain(self._printed(self._entries.header(memory_status)), super().generate())
+        header = self._entries.header(self._layer.status)
+        return itertools.chain(self._printed(header), super().generate())
+
+    def _lacks(self) -> List[str]:
+        # Small kernel dumps need none of the modules for dumps of processes.
+        from ..minidump import opened
+
+        return opened.lacks(self._dump)

@@ -8,6 +8,7 @@ Our own tables (ISF) hold types that the symbols of an image's kernel lack.
 from __future__ import annotations
 
 import functools
+import os
 import pathlib
 import re
 from typing import Callable, List, Optional, Tuple
@@ -217,7 +218,7 @@ def generations(kind: str, arch: str) -> List[str]:
     pattern = re.compile(rf"{kind}-(\d+(?:\.\d+)*)-{arch}\.json(?:\..*)?")
     versions = set()
     for folder in (*_BESIDE, *(pathlib.Path(root, SUB_PATH) for root in symbols.__path__)):
-        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        names = os.listdir(folder) if folder.is_dir() else []
         matches = (pattern.fullmatch(name) for name in names)
         versions |= {match.group(1) for match in matches if match}
         if versions:

@@ -55,8 +55,8 @@ class CrashedProcess(Processes):
     def __init__(self, image: Image, dump: TriageDump, symbols: bool = False) -> None:
         self._image = image
         self._dump = dump
-        layouts = () if symbols else _identity_layouts(image, dump)
-        self._crashed = crashed_thread(dump, image.types if symbols else None, layouts)
+        types = image.types if symbols else None
+        self._crashed = crashed_thread(dump, types, _identity_layouts(image, dump))
 
     # The interface of `spaces`, and process_list.
 
@@ -249,14 +249,15 @@ class CrashedProcess(Processes):
         return SavedContext(machine, data, address, kernel=True)
 
 
-def _identity_layouts(image: Image, dump: TriageDump) -> List[IdentityLayout]:
-    """Returns the layouts of process and thread by public symbols; the layout of the build comes first."""
+def _identity_layouts(image: Image, dump: TriageDump) -> Iterator[IdentityLayout]:
+    """Yields the layouts of process and thread by public symbols; the layout of the build comes first.
+
+    A table is loaded when its layout is asked for: most dumps need the first one only.
+    """
     arch, build = image.machine.arch, (dump.header.MinorVersion or 0) & 0xFFFF
-    versions = tables.generations(_IDENTITY, arch)
     own = table_of_build(_IDENTITY, arch, build)
-    types = {name: image.our_types(f"{_IDENTITY}-{name}-{arch}") for name in versions}
-    layouts = [IdentityLayout(structures, name == own) for name, structures in types.items()]
-    return sorted(layouts, key=lambda layout: not layout.of_build)
+    for name in sorted(tables.generations(_IDENTITY, arch), key=lambda name: name != own):
+        yield IdentityLayout(image.our_types(f"{_IDENTITY}-{name}-{arch}"), name == own)
 
 
 def table_of_build(kind: str, arch: str, build: int) -> str:

@@ -24,28 +24,6 @@ _KERNELS = ("ntoskrnl", "ntkrnl")
 """Prefixes of the names of kernels."""
 
 
-def kernel_base(dump: TriageDump) -> int:
-    """Returns the address of the kernel, 0 if the dump does not show it.
-
-    It is KernBase; else the driver that contains the addresses in the header; else the driver with a kernel's
-    name.
-    """
-    known, _ = list_drivers(dump)
-    kernel = dump.canonical(dump.debugger_data.KernBase or 0)
-    header = dump.header
-    for address in (
-        kernel,
-        header.PsLoadedModuleList,
-        header.KdDebuggerDataBlock,
-        header.PsActiveProcessHead,
-    ):
-        for driver in known:
-            if address and driver.DllBase <= address < driver.DllBase + driver.SizeOfImage:
-                return driver.DllBase
-    named = (driver.DllBase for driver in known if _file(driver).lower().startswith(_KERNELS))
-    return kernel or next(named, 0)
-
-
 def _file(driver: Driver) -> str:
     return (driver.name or "").replace("/", "\\").rsplit("\\", 1)[-1]
 
@@ -62,6 +40,27 @@ class DumpDrivers:
     def _listed(self) -> Tuple[List[Driver], bool]:
         found, faults = list_drivers(self._dump)
         return found, bool(found) and not faults
+
+    def kernel_base(self) -> int:
+        """Returns the address of the kernel, 0 if the dump does not show it.
+
+        It is KernBase; else the driver that contains the addresses in the header; else the driver with a
+        kernel's name.
+        """
+        known, _ = self._listed
+        kernel = self._dump.canonical(self._dump.debugger_data.KernBase or 0)
+        header = self._dump.header
+        for address in (
+            kernel,
+            header.PsLoadedModuleList,
+            header.KdDebuggerDataBlock,
+            header.PsActiveProcessHead,
+        ):
+            for driver in known:
+                if address and driver.DllBase <= address < driver.DllBase + driver.SizeOfImage:
+                    return driver.DllBase
+        named = (driver.DllBase for driver in known if _file(driver).lower().startswith(_KERNELS))
+        return kernel or next(named, 0)
 
     @cached_property
     def _by_base(self) -> Dict[int, Driver]:

@@ -36,7 +36,7 @@ from .decode.crashed import crashed_thread, structure_memory
 from .decode.kernelheader import NotAKernelDumpError
 from .decode.memory import MemoryRange
 from .decode.triage import TriageDump, memory_ranges
-from .drivers import DumpDrivers, kernel_base
+from .drivers import DumpDrivers
 from .kernelsymbols import kernel_table
 from .smallfacts import NoHandles, NoRegions, SmallDumpFacts
 
@@ -125,12 +125,13 @@ def image_of(
     dump = dump_of(context, layer_name)
     image = Image.of_layer(context, layer_name, dump.machine, config_path)
     image.threads_only = True
-    image.base = kernel_base(dump)
+    drivers = DumpDrivers(image, dump)
+    image.base = drivers.kernel_base()
     image.types = image.our_types(_table_of(dump))
     table_name = kernel_table(context, config_path, dump, image.base, kernel_symbols)
     if table_name:
         image.take_symbols(table_name)
-    process, drivers = CrashedProcess(image, dump, bool(table_name)), DumpDrivers(image, dump)
+    process = CrashedProcess(image, dump, bool(table_name))
     image.providing(process_list)(process)
     image.providing(spaces)(process)
     image.providing(threads)(process)

@@ -16,7 +16,18 @@ from __future__ import annotations
 import functools
 import itertools
 from operator import attrgetter
-from typing import Callable, Collection, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import (
+    Any,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from ..columns.words import (
     CALLBACK,
@@ -46,7 +57,6 @@ from ..tracedb.finder import Databases
 from .callbacks import CallbackStacks
 from .frames import NamedFrames
 from .imagefacts import Totals
-from .recorded import RecordedStacks
 from .shown import left_out
 from .stack import Distinct, StackFilter, StackRecord
 
@@ -227,7 +237,10 @@ class StackCollector:
         return CallbackStacks(self._image, self._frames)
 
     @functools.cached_property
-    def _recorded(self) -> RecordedStacks:
+    def _recorded(self) -> Any:
+        # Small kernel dumps have no recorded stacks: they do without the modules of all of their owners.
+        from .recorded import RecordedStacks
+
         return RecordedStacks(self._image, self._frames, Databases(self._image, self._symbolizer.indexes))
 
 

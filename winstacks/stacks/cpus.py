@@ -13,6 +13,7 @@ from __future__ import annotations
 import abc
 import functools
 from typing import (
+    Any,
     Dict,
     FrozenSet,
     Generic,
@@ -32,7 +33,7 @@ from ..memory.decode.structure import Buffer, Structure
 from ..memory.image import Image
 from ..process.kernelstacks import KernelStackSegment
 from ..traps.state import TrapState, register_types
-from .decode.budget import WalkBudget
+from .decode.budget import FollowBudget, WalkBudget
 from .decode.calls_x64 import Site
 from .decode.frames import (
     AnyRegisters,
@@ -43,12 +44,10 @@ from .decode.frames import (
     StackWalk,
     UserTransition,
 )
-from .decode.functions_x86 import FollowBudget, Functions
 from .decode.registers import Registers, Registers32
 from .decode.registers_arm64 import RegistersArm64
 from .decode.surroundings import Surroundings
 from .decode.walk import Walker
-from .decode.walk_arm64 import SiteArm64
 
 Range = Tuple[int, int]
 
@@ -94,13 +93,15 @@ class WalkContext:
         self.own_copy = own_copy
         self.find_dispatcher = find_dispatcher
         self.sites: Dict[int, Site] = {}
-        self.arm64_sites: Dict[int, SiteArm64] = {}
+        self.arm64_sites: Dict[int, Any] = {}
         self._read_code = read_code
         self._budget = budget
 
     @functools.cached_property
-    def functions(self) -> Functions:
-        """The 32-bit functions of the address space, as far as walks have analysed them."""
+    def functions(self) -> Any:
+        """The 32-bit functions of the address space, as far as walks have analysed them: a `Functions`."""
+        from .decode.functions_x86 import Functions
+
         return Functions(self._read_code, self._budget)
 
 

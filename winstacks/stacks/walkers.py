@@ -7,7 +7,7 @@ from __future__ import annotations
 import bisect
 import functools
 import logging
-from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from volatility3.framework import exceptions
 from volatility3.framework.layers import intel
@@ -33,26 +33,16 @@ from ..process.kernelstacks import KernelStackSegment
 from ..process.refusedplaces import refused_places
 from ..process.regions import of_windows
 from ..process.vads import regions
-from .cpu_arm64 import CpuArm64
-from .cpu_x64 import Cpu64
-from .cpu_x86 import Cpu86
-from .cpus import NO_TRAPS, AnyStart, KnownTrapFrames, Range, WalkContext
+from .cpus import NO_TRAPS, AnyStart, Cpu, KnownTrapFrames, Range, WalkContext
 from .decode import dispatchers_x86
-from .decode.budget import WalkBudget
+from .decode.budget import FollowBudget, WalkBudget
 from .decode.frames import CodeImage, StackWalk
-from .decode.functions_x86 import FollowBudget
 from .decode.shadow import proven_walk
 from .spacefacts import SpaceFacts
 
 vollog = logging.getLogger(__name__)
 
-AnyCpu = Union[Cpu64, Cpu86, CpuArm64]
-
-_CPUS: Dict[Machine, Callable[[Image], AnyCpu]] = {
-    Machine.AMD64: Cpu64,
-    Machine.I386: Cpu86,
-    Machine.ARM64: CpuArm64,
-}
+AnyCpu = Cpu[Any]
 
 MAX_CONTEXTS = 4
 """Number of address spaces whose modules are kept: threads are listed process by process."""
@@ -80,8 +70,23 @@ class Cpus:
     def for_machine(self, machine: Machine) -> AnyCpu:
         """Returns the processor, or the mode of a processor, for a machine."""
         if machine not in self._cpus:
-            self._cpus[machine] = _CPUS[machine](self._image)
+            self._cpus[machine] = _cpu(self._image, machine)
         return self._cpus[machine]
+
+
+def _cpu(image: Image, machine: Machine) -> AnyCpu:
+    """Makes the processor for a machine. Each has a dozen modules of its own: most inputs need one."""
+    if machine is Machine.ARM64:
+        from .cpu_arm64 import CpuArm64
+
+        return CpuArm64(image)
+    if machine is Machine.I386:
+        from .cpu_x86 import Cpu86
+
+        return Cpu86(image)
+    from .cpu_x64 import Cpu64
+
+    return Cpu64(image)
 
 
 def follow_budget(image: Image) -> FollowBudget:

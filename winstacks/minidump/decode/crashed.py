@@ -11,7 +11,7 @@ differ; then only the layout of the dump's own build counts.
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from ...memory.decode.structure import Structures
 from ...memory.decode.text import image_file_name
@@ -95,7 +95,7 @@ class CrashedThread(NamedTuple):
 
 
 def crashed_thread(
-    dump: TriageDump, types: Optional[Structures] = None, layouts: Sequence[IdentityLayout] = ()
+    dump: TriageDump, types: Optional[Structures] = None, layouts: Iterable[IdentityLayout] = ()
 ) -> CrashedThread:
     """Returns the thread that crashed.
 
@@ -124,7 +124,7 @@ def crashed_thread(
 
 
 def _identity(
-    layouts: Sequence[IdentityLayout], parts: Dict[str, Part]
+    layouts: Iterable[IdentityLayout], parts: Dict[str, Part]
 ) -> Optional[Tuple[Dict[str, int], str]]:
     """Returns the IDs and the name by the first layout with which the file agrees, None without one."""
     fitting = []

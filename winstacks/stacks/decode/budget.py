@@ -26,6 +26,12 @@ SCANS_OF_A_BYTE = 1
 MAX_SCANS = 1 << 30
 """The most bytes of stacks that scans read."""
 
+MAX_FOLLOWED = 5_000_000
+"""Maximum number of 32-bit instructions that are followed in one image, in total."""
+
+LEAST_FOLLOWED, FOLLOWED_PER_KILOBYTE = 200_000, 100
+"""Instructions that are followed in any image, and further ones for each 1,024 bytes of its file."""
+
 UNLIMITED = 1 << 62
 """The size of a file for a walk by itself."""
 
@@ -56,3 +62,10 @@ class WalkBudget:
         """Counts the frames of a walk."""
         self._near = max(self._near - min(frames, NEAR_FRAMES), 0)
         self._deep = max(self._deep - max(frames - NEAR_FRAMES, 0), 0)
+
+
+class FollowBudget:
+    """The number of 32-bit instructions that may still be followed, in all address spaces of an image."""
+
+    def __init__(self, file_size: int) -> None:
+        self.left = min(LEAST_FOLLOWED + FOLLOWED_PER_KILOBYTE * (file_size >> 10), MAX_FOLLOWED)

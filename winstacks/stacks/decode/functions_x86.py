@@ -10,6 +10,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional, TypeVar
 from ...memory.decode.memory import ReadMemory
 from ...memory.decode.pagetable import PAGE_SIZE
 from . import clues_x86
+from .budget import MAX_FOLLOWED, FollowBudget
 from .code_x86 import CodePages
 from .effects_x86 import StackPlace
 from .flow_x86 import NEAR, Flow
@@ -17,12 +18,6 @@ from .frames import LONGEST_CALL, direct_target, lengths
 from .helpers_x86 import makes_room, set_up_depth, takes_down
 from .instructions_x86 import instruction
 from .registers import Registers32
-
-MAX_FOLLOWED = 5_000_000
-"""Maximum number of instructions that are followed in one image, in total."""
-
-LEAST_FOLLOWED, FOLLOWED_PER_KILOBYTE = 200_000, 100
-"""Instructions that are followed in any image, and further ones for each 1,024 bytes of its file."""
 
 MAX_KEPT = 1 << 16
 """Number of answers that are kept: many threads wait in the same places."""
@@ -72,13 +67,6 @@ class OwnFunction(NamedTuple):
 
     start: int
     place: StackPlace
-
-
-class FollowBudget:
-    """The number of instructions that may still be followed, in all address spaces of an image."""
-
-    def __init__(self, file_size: int) -> None:
-        self.left = min(LEAST_FOLLOWED + FOLLOWED_PER_KILOBYTE * (file_size >> 10), MAX_FOLLOWED)
 
 
 class Functions:

@@ -8,8 +8,8 @@ import pathlib
 from typing import Optional
 
 from tests.forge import context, sample
-from winstacks.stacks.decode import functions_x86
-from winstacks.stacks.decode.functions_x86 import FollowBudget, Functions
+from winstacks.stacks.decode.budget import LEAST_FOLLOWED, MAX_FOLLOWED, FollowBudget
+from winstacks.stacks.decode.functions_x86 import Functions
 from winstacks.stacks.walkers import follow_budget
 
 CODE = b"\x40" * 100 + b"\xc3" * 0xF9C
@@ -33,11 +33,11 @@ def test_spaces_share_the_budget() -> None:
 
 def test_a_small_file_has_a_small_budget() -> None:
     assert FollowBudget(1 << 20).left < 400_000
-    assert FollowBudget(1 << 40).left == functions_x86.MAX_FOLLOWED
+    assert FollowBudget(1 << 40).left == MAX_FOLLOWED
 
 
 def test_an_image_has_one_budget_by_the_size_of_its_file(tmp_path: pathlib.Path) -> None:
     opened = context.open_image(sample.build().image(), tmp_path)
     budget = opened.image.service(follow_budget)
     assert budget is opened.image.service(follow_budget)
-    assert functions_x86.LEAST_FOLLOWED < budget.left <= functions_x86.MAX_FOLLOWED
+    assert LEAST_FOLLOWED < budget.left <= MAX_FOLLOWED
