@@ -55,7 +55,7 @@ _RECORDS: Dict[str, Callable[[Minidump], Any]] = {
 _MEMORY = ("MemoryListStream", "Memory64ListStream")
 _COMMENTS = ("CommentStreamA", "CommentStreamW")
 _IN_HEXADECIMAL = (
-    "EnabledFeatures", "ProcessCookie", "ExceptionRecord", "ExceptionAddress", "Flags",
+    "Flags1", "EnabledFeatures", "ProcessCookie", "ExceptionRecord", "ExceptionAddress", "Flags",
     "MinimumUserModeAddress", "MaximumUserModeAddress", "ActiveProcessorsAffinityMask",
 )  # fmt: skip
 _DECODED = frozenset((*_LISTS, *_RECORDS, *LISTINGS, "MemoryListStream", "Memory64ListStream"))

@@ -67,12 +67,6 @@ _DUMP_TYPE = tuple(
 )  # fmt: skip
 _TIME_ZONES = {0: "TIME_ZONE_ID_UNKNOWN", 1: "TIME_ZONE_ID_STANDARD", 2: "TIME_ZONE_ID_DAYLIGHT"}
 _EXCEPTION_FLAGS = ((0x1, "EXCEPTION_NONCONTINUABLE"),)
-_MISC = (
-    *((0x1, "MISC1_PROCESS_ID"), (0x2, "MISC1_PROCESS_TIMES"), (0x4, "MISC1_PROCESSOR_POWER_INFO")),
-    *((0x10, "MISC3_PROCESS_INTEGRITY"), (0x20, "MISC3_PROCESS_EXECUTE_FLAGS"), (0x40, "MISC3_TIMEZONE")),
-    *((0x80, "MISC3_PROTECTED_PROCESS"), (0x100, "MISC4_BUILDSTRING"), (0x200, "MISC5_PROCESS_COOKIE")),
-)
-"""MINIDUMP_*, in minidumpapiset.h."""
 _EXECUTE_FLAGS = (
     *((0x1, "DISABLE"), (0x2, "ENABLE"), (0x4, "DISABLE_THUNK_EMULATION"), (0x8, "PERMANENT")),
     *((0x10, "EXECUTE_DISPATCH_ENABLE"), (0x20, "IMAGE_DISPATCH_ENABLE")),
@@ -151,7 +145,6 @@ WORDS: Dict[str, Callable[[int], str]] = {
     "ProcessCreateTime": moment,
     "TimeZoneId": lambda value: one_of(_TIME_ZONES, value),
     "ExceptionCode": exception_code,
-    "Flags1": lambda value: all_of(_MISC, value),
     "ProcessExecuteFlags": lambda value: all_of(_EXECUTE_FLAGS, value),
     "ProcessUserTime": "{} s".format,
     "ProcessKernelTime": "{} s".format,
