@@ -22,7 +22,8 @@ from .lake import DAMAGED, Contents, Depth, Lake, LakeError
 from .layout import IMAGE, MANIFESTS, TABLES
 from .manifests import DONE, SQL_TYPES
 from .sqltext import one_of, quoted, sql_list, sql_rows
-from .store import StoreError, within
+from .store import within
+from .storeerrors import StoreError
 
 HALF = """\
 CREATE OR REPLACE MACRO half(key, place) AS

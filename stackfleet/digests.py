@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from .columns import ROW, schema_of
 from .manifests import Manifest
-from .store import Snapshot, StoreError, within
+from .store import Snapshot, within
+from .storeerrors import StoreError
 
 
 class RowDigest:

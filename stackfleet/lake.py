@@ -26,7 +26,8 @@ from .digests import compared
 from .layout import CACHE, MANIFESTS, RUNS, TABLES
 from .manifests import DONE, Manifest, ManifestError, parsed, written
 from .sqltext import one_of, quoted
-from .store import LOG, ConflictError, Snapshot, Store, StoreError, within
+from .store import LOG, Snapshot, Store, within
+from .storeerrors import ConflictError, StoreError
 from .together import of_name
 from .writer import BATCH, table_paths
 

@@ -18,6 +18,8 @@ import time
 from collections.abc import Iterator
 from typing import Union
 
+from .storeerrors import StoreError
+
 LOG = "_delta_log"
 MOST_FILES = 1 << 20
 """The most files of a lake."""
@@ -39,10 +41,6 @@ _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(\.\d{10}\.\d{10})?\.parquet")
 _NAME_SURROGATE = 0x20000000
 """The bit of a reparse tag that marks a substitute for another name (Microsoft Learn, "Reparse Point
 Tags"); cloud folders lack it."""
-
-
-class StoreError(Exception):
-    """A table that cannot be read or written; the text gives the reason."""
 
 
 def look_at_log(folder: pathlib.Path) -> tuple[int, list[str]]:

@@ -11,7 +11,6 @@ failure tore is left out.
 from __future__ import annotations
 
 import contextlib
-import os
 import pathlib
 import re
 import time
@@ -21,15 +20,15 @@ from typing import Any, Callable, NamedTuple, Optional
 import pyarrow as pa
 
 from . import lakefolder
-from .lakefolder import LOG, MOST_FILES, StoreError
+from .lakefolder import LOG, MOST_FILES
 from .parquetpages import MOST_ROWS, rows_at_a_time
+from .storeerrors import ConflictError, StoreError, explained, first_line
 
 _PARTITION = "Table"
 DATA_FILE = re.compile(r"Table=([a-z]{1,32})/[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.parquet")
 _REMOTE = re.compile(r"[a-z][a-z0-9+.-]+://")
 OBJECT_STORES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "adl")
 """Schemes of the object stores that deltalake writes to."""
-_OS_ERROR = re.compile(r"\(os error (\d+)\)")
 CHECKPOINT = 100
 """The number of commits after which a checkpoint is made."""
 _SETTINGS = {
@@ -50,10 +49,6 @@ MOST_BYTES = 1 << 30
 
 _TRIES = 15
 """The most times that Delta moves a commit behind others that do not touch its images."""
-
-
-class ConflictError(StoreError):
-    """Another writer changed rows of the same images."""
 
 
 class File(NamedTuple):
@@ -119,7 +114,7 @@ class Snapshot(NamedTuple):
             try:
                 self.at_a_time([file.path])
             except (pa.ArrowException, OSError) as error:
-                raise StoreError(f"{file.path}: {_first_line(error)}") from error
+                raise StoreError(f"{file.path}: {first_line(error)}") from error
 
     def without(self, faults: Mapping[str, str]) -> Snapshot:
         """Returns the version without some of its files."""
@@ -180,7 +175,7 @@ class Store:
             return self.folder.joinpath(LOG).is_dir()
         from deltalake import DeltaTable
 
-        with _explained():
+        with explained():
             return DeltaTable.is_deltatable(self.uri)
 
     def snapshot(self, writing: bool = False) -> Snapshot:
@@ -194,7 +189,7 @@ class Store:
         """
         taken = time.time()
         opened = self._writable() if writing else self._opened()
-        with _explained():
+        with explained():
             actions = pa.table(opened.get_add_actions(flatten=True))
             if actions.num_rows > MOST_FILES:
                 raise StoreError(f"it has more than {MOST_FILES:,} files")
@@ -245,7 +240,7 @@ class Store:
         )
         replacing: dict[str, Any] = {"mode": "overwrite", "predicate": replaced} if replaced else {}
         try:
-            with _explained():
+            with explained():
                 write_deltalake(
                     snapshot.opened,
                     pa.RecordBatchReader.from_batches(self.schema, batches),
@@ -262,7 +257,7 @@ class Store:
             raise ConflictError(f"version {before} is no longer in its log: {error}") from error
         if not snapshot.is_fresh():
             newest = self._opened()
-            with _explained():
+            with explained():
                 lost = [name for name in changed if newest.transaction_version(name) != before + 1]
             if lost:
                 raise ConflictError(f"version {before} is no longer in its log: the commit behind it is lost")
@@ -278,7 +273,7 @@ class Store:
             StoreError: the files cannot be removed
         """
         opened = self._opened()
-        with _explained():
+        with explained():
             opened.vacuum(
                 retention_hours=0,
                 dry_run=False,
@@ -297,7 +292,7 @@ class Store:
         """
         opened = self._writable()
         before = opened.version()
-        with _explained():
+        with explained():
             opened.optimize.compact(
                 target_size=target_size,
                 writer_properties=_writer_properties(),
@@ -306,7 +301,7 @@ class Store:
         self._sync(before)
         # The removal of files and the checkpoint must know what others have committed meanwhile.
         opened = self._opened()
-        with _explained():
+        with explained():
             opened.vacuum(
                 retention_hours=retention_hours,
                 dry_run=False,
@@ -319,7 +314,7 @@ class Store:
 
     def _make_checkpoint(self, opened: Any) -> None:
         """Puts a checkpoint into the place of old commits, which go when it is on the disk."""
-        with _explained():
+        with explained():
             opened.create_checkpoint()
             if self.folder is not None:
                 lakefolder.sync_checkpoints(self.folder)
@@ -328,7 +323,7 @@ class Store:
     def _sync(self, before: int) -> None:
         """Returns when the commits after a version are on the disk; an object store answers when they are."""
         if self.folder is not None:
-            with _explained():
+            with explained():
                 lakefolder.sync_commits(self.folder, before, DATA_FILE)
 
     def _writable(self) -> Any:
@@ -336,7 +331,7 @@ class Store:
         from deltalake import DeltaTable
 
         if not self.exists():
-            with _explained():
+            with explained():
                 if self.folder is not None:
                     self.folder.mkdir(parents=True, exist_ok=True)
                 DeltaTable.create(
@@ -344,11 +339,11 @@ class Store:
                 )
             self._sync(-1)
         if self.folder is not None:
-            with _explained():
+            with explained():
                 lakefolder.refuse_links(self.folder, _PARTITION)
         opened = self._opened()
         if self.torn and self.folder is not None:
-            with _explained():
+            with explained():
                 for name in self.torn:
                     self.folder.joinpath(LOG, name).unlink(missing_ok=True)
             opened = self._opened()
@@ -358,7 +353,7 @@ class Store:
         from deltalake import DeltaTable
 
         newest = None
-        with _explained():
+        with explained():
             if self.folder is not None:
                 newest, self.torn = lakefolder.look_at_log(self.folder)
             opened = DeltaTable(self.uri, version=newest if self.torn else None)
@@ -433,38 +428,6 @@ def _writer_properties() -> Any:
         default_column_properties=ColumnProperties(statistics_enabled="NONE"),
         column_properties={"ImageId": ColumnProperties(statistics_enabled="CHUNK")},
     )
-
-
-@contextlib.contextmanager
-def _explained() -> Iterator[None]:
-    """Turns the errors of Delta, Arrow and the system into a StoreError with one line."""
-    from deltalake.exceptions import CommitFailedError, DeltaError, DeltaProtocolError
-
-    try:
-        yield
-    except CommitFailedError as error:
-        raise ConflictError(_first_line(error)) from error
-    except (
-        DeltaError,
-        DeltaProtocolError,
-        pa.ArrowException,
-        OSError,
-        ValueError,
-        TypeError,
-        KeyError,
-    ) as error:
-        raise StoreError(_first_line(error)) from error
-
-
-def _first_line(error: BaseException) -> str:
-    """Returns the reason of an error, as the system states it if it does."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    number = _OS_ERROR.search(str(error))
-    if number:
-        return os.strerror(int(number[1]))
-    lines = str(error).splitlines()
-    return lines[0] if lines else type(error).__name__
 
 
 def _fault(path: str, size: object, rows: object, sizes: Optional[Mapping[str, int]]) -> str:

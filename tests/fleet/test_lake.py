@@ -29,7 +29,8 @@ from stackfleet import lakefolder, store
 from stackfleet.columns import UNITED, united
 from stackfleet.lake import Depth, Lake, LakeError, NewImage
 from stackfleet.layout import TABLES
-from stackfleet.store import ConflictError, Snapshot, Store
+from stackfleet.store import Snapshot, Store
+from stackfleet.storeerrors import ConflictError
 from tests.support import fleetlakes, objectstores
 from tests.support.fleetimages import Fleet
 from tests.support.fleetrun import called, fleet, started, wait

@@ -65,7 +65,8 @@ def _logs() -> List[bytes]:
 def _log(data: bytes, whole: bytes) -> None:
     """All files that a log of any text names are files of this lake."""
     from stackfleet.columns import UNITED
-    from stackfleet.store import DATA_FILE, Store, StoreError
+    from stackfleet.store import DATA_FILE, Store
+    from stackfleet.storeerrors import StoreError
 
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         log = pathlib.Path(folder, "_delta_log")
