@@ -36,6 +36,7 @@ from .differing import Ranges, differing, within, without
 MAX_OTHERS = 8
 """The most other processes with which a page is compared."""
 
+_OPERAND = 8
 MAX_MAPPINGS = 1 << 18
 """The most mapped images of all processes together that are listed."""
 
@@ -299,7 +300,9 @@ class SectionCopies:
             return Comparison(witness.ranges, len(others), alike=len(others) if witness.ranges else 0)
         if witness is None:
             return Comparison(changed, len(others), split=split)
-        unlike = witness.ranges if witness.file else (*witness.ranges, *self._unknown(mapping, page))
+        # A byte of a hook's operand may by chance have the value that the file has there.
+        unlike = tuple((low - _OPERAND, high + _OPERAND) for low, high in witness.ranges)
+        unlike = unlike if witness.file else (*unlike, *self._unknown(mapping, page))
         original = without((*changed, *split), unlike)
         return Comparison(
             without(changed, original), len(others), split=without(split, original), original=original
