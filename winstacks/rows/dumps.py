@@ -57,6 +57,7 @@ _COMMENTS = ("CommentStreamA", "CommentStreamW")
 _IN_HEXADECIMAL = (
     "Flags1", "EnabledFeatures", "ProcessCookie", "ExceptionRecord", "ExceptionAddress", "Flags",
     "MinimumUserModeAddress", "MaximumUserModeAddress", "ActiveProcessorsAffinityMask",
+    "ProcessExecuteFlags",
 )  # fmt: skip
 _DECODED = frozenset((*_LISTS, *_RECORDS, *LISTINGS, "MemoryListStream", "Memory64ListStream"))
 """Streams whose contents are shown by some rows."""

@@ -67,12 +67,6 @@ _DUMP_TYPE = tuple(
 )  # fmt: skip
 _TIME_ZONES = {0: "TIME_ZONE_ID_UNKNOWN", 1: "TIME_ZONE_ID_STANDARD", 2: "TIME_ZONE_ID_DAYLIGHT"}
 _EXCEPTION_FLAGS = ((0x1, "EXCEPTION_NONCONTINUABLE"),)
-_EXECUTE_FLAGS = (
-    *((0x1, "DISABLE"), (0x2, "ENABLE"), (0x4, "DISABLE_THUNK_EMULATION"), (0x8, "PERMANENT")),
-    *((0x10, "EXECUTE_DISPATCH_ENABLE"), (0x20, "IMAGE_DISPATCH_ENABLE")),
-    (0x40, "DISABLE_EXCEPTION_CHAIN_VALIDATION"),
-)
-"""MEM_EXECUTE_OPTION_*: _KPROCESS.Flags (_KEXECUTE_OPTIONS) in Microsoft's symbols has the same bits."""
 _STATES = {0x1000: "MEM_COMMIT", 0x2000: "MEM_RESERVE", 0x10000: "MEM_FREE"}
 _TYPES = {0x20000: "MEM_PRIVATE", 0x40000: "MEM_MAPPED", 0x1000000: "MEM_IMAGE"}
 _PROTECTIONS = {
@@ -145,7 +139,6 @@ WORDS: Dict[str, Callable[[int], str]] = {
     "ProcessCreateTime": moment,
     "TimeZoneId": lambda value: one_of(_TIME_ZONES, value),
     "ExceptionCode": exception_code,
-    "ProcessExecuteFlags": lambda value: all_of(_EXECUTE_FLAGS, value),
     "ProcessUserTime": "{} s".format,
     "ProcessKernelTime": "{} s".format,
     "ExceptionFlags": lambda value: all_of(_EXCEPTION_FLAGS, value),
