@@ -41,8 +41,8 @@ _HYPERCALL = "the hypervisor's call page: nothing but its calls is in it"
 _LOST_PAGE = "the hypervisor's call page: HvcallCodeVa points to it, and the page is not in the image"
 _OTHER_CODE = "HvcallCodeVa points to the page, which has other code than the hypervisor's calls"
 _PATCH_GUARD = (
-    "PatchGuard (Kernel Patch Protection) runs code of no module by timers, DPCs and worker threads of each "
-    "64-bit Windows; a callback of a rootkit looks alike"
+    "PatchGuard (Kernel Patch Protection) runs code of no module on a worker thread of each 64-bit Windows; "
+    "a callback of a rootkit looks alike"
 )
 _WORKER = "ExpWorkerThread"
 _WIDE = 8
