@@ -4,32 +4,23 @@
 
 from __future__ import annotations
 
-import lzma
 import pathlib
-import shutil
 from typing import Any, Dict, List
 
 import pytest
 
-from tests.conftest import SHARED
 from tests.forge import vol
+from tests.support.strangers import IMAGES, unpacked
 
 pytestmark = [pytest.mark.shared, pytest.mark.cli]
 
-IMAGES = sorted(
-    (*(SHARED / "reactos").glob("*.raw.xz"), *(SHARED / "reactos_x64" / "images").glob("*.raw.xz"))
-)
 ALWAYS = "nt!IopTimerDispatch"
 """The kernel's timer for drivers, which runs from boot on."""
 
 
 @pytest.mark.parametrize("packed", IMAGES, ids=lambda path: path.name.partition(".")[0])
 def test_each_timer_leads_into_code_of_a_loaded_module(packed: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    image = tmp_path / "image.raw"
-    with lzma.open(packed) as source, image.open("wb") as file:
-        shutil.copyfileobj(source, file, 1 << 20)
-    system = SHARED / ("reactos_x64" if packed.name.startswith("rosx64") else "reactos")
-    shutil.copytree(system / "isf", tmp_path / "symbols")
+    image = unpacked(packed, tmp_path)
 
     def rows(*words: str) -> List[Dict[str, Any]]:
         return list(vol.run(image, *words, symbols=tmp_path / "symbols").rows)

@@ -4,22 +4,17 @@
 
 from __future__ import annotations
 
-import lzma
 import pathlib
-import shutil
 from typing import Any, Dict, Iterator, List
 
 import pytest
 
-from tests.conftest import SHARED
 from tests.forge import vol
+from tests.support.strangers import IMAGES, unpacked
 from winstacks.columns import words
 
 pytestmark = [pytest.mark.shared, pytest.mark.cli]
 
-IMAGES = sorted(
-    (*(SHARED / "reactos").glob("*.raw.xz"), *(SHARED / "reactos_x64" / "images").glob("*.raw.xz"))
-)
 OF_OBJECTS = {
     *(words.EVENT, words.SEMAPHORE, words.TIMER, words.QUEUE, words.FILE, words.JOINED_PROCESS),
     words.SLEEP,
@@ -37,11 +32,7 @@ def rows_of(rows: List[Dict[str, Any]]) -> Iterator[Dict[str, Any]]:
 @pytest.mark.parametrize("packed", IMAGES, ids=lambda path: path.name.partition(".")[0])
 def test_no_row_is_false(packed: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """Each wait block is in the list of its object; no thread waits for a lock, and none is in a deadlock."""
-    image = tmp_path / "image.raw"
-    with lzma.open(packed) as source, image.open("wb") as file:
-        shutil.copyfileobj(source, file, 1 << 20)
-    system = SHARED / ("reactos_x64" if packed.name.startswith("rosx64") else "reactos")
-    shutil.copytree(system / "isf", tmp_path / "symbols")
+    image = unpacked(packed, tmp_path)
     listed = vol.run(image, "windows.waits", "--fold", symbols=tmp_path / "symbols").rows
     found = list(rows_of(listed))
     assert len(found) >= 10

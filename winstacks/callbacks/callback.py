@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Tuple
+from typing import Iterator, List, NamedTuple, Tuple
 
 from ..memory.decode import links
 from ..memory.decode.memory import Memory
-from ..memory.decode.status import NOTHING, Status, status
+from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 
 DPC, WORK_ITEM, INSTRUMENTATION = "DPC", "work item", "InstrumentationCallback"
@@ -32,6 +32,13 @@ class Callback(NamedTuple):
     address: int
     routines: Tuple[int, ...] = ()
     status: Status = NOTHING
+
+
+def missing(sort: str, place: int, faults: Status, unread: int) -> Iterator[Callback]:
+    """Yields the row for what of a list or table cannot be read, if anything."""
+    count = StatusItem(StatusCode.CALLBACKS_UNREADABLE, unread) if unread else None
+    if faults or count:
+        yield Callback(sort, place, (), status(faults, count))
 
 
 class ListFollower:

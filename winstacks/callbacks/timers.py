@@ -18,7 +18,7 @@ from ..memory.decode.view import View
 from ..memory.image import Image
 from ..process.kernelobjects import is_type
 from ..process.processors import processors_of
-from .callback import DPC, Callback, ListFollower
+from .callback import DPC, Callback, ListFollower, missing
 from .decode.timertables import TimerTable, decoded_dpc, is_unused, likeliest
 
 _TIMER, _DPC, _ENTRY, _QUEUE = "_KTIMER", "_KDPC", "_KTIMER_TABLE_ENTRY", "_KDPC_DATA"
@@ -99,7 +99,7 @@ class KernelTimers:
                 unread += callback is None
                 if callback is not None and callback.routines:
                     yield callback
-        yield from _missing(TIMER, table.start, faults, unread)
+        yield from missing(TIMER, table.start, faults, unread)
 
     def _timer(self, address: int) -> Optional[Callback]:
         """Returns a timer, without routines if it has no DPC; None if its DPC cannot be read."""
@@ -154,7 +154,7 @@ class KernelTimers:
         routines = [(node - self._queued, self._routine(node - self._queued)) for node in nodes]
         found: List[Callback] = [Callback(DPC, dpc, (routine,)) for dpc, routine in routines if routine]
         yield from found
-        yield from _missing(DPC, place, faults, len(routines) - len(found))
+        yield from missing(DPC, place, faults, len(routines) - len(found))
 
     def _nodes(self, queue: View) -> Tuple[Tuple[int, ...], Status, int]:
         """Returns the nodes of a queue, what is wrong with it, and the address of its head."""
@@ -175,10 +175,3 @@ class KernelTimers:
 
 def _contradicted(member: str) -> Status:
     return status(StatusItem(StatusCode.CONTRADICTED, members=(member,)))
-
-
-def _missing(sort: str, place: int, faults: Status, unread: int) -> Iterator[Callback]:
-    """Yields the row for what of a list or table cannot be read, if anything."""
-    count = StatusItem(StatusCode.CALLBACKS_UNREADABLE, unread) if unread else None
-    if faults or count:
-        yield Callback(sort, place, (), status(faults, count))

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Iterator, Optional
 
-from ..memory.decode.status import Status, StatusItem, status
+from ..memory.decode.status import Status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
-from .callback import WORK_ITEM, Callback, ListFollower
+from .callback import WORK_ITEM, Callback, ListFollower, missing
 
 _QUEUE, _ITEM, _IO_ITEM = "_EX_WORK_QUEUE", "_WORK_QUEUE_ITEM", "_IO_WORKITEM"
 _NODE, _PARTITION = "_ENODE", "_EX_PARTITION"
@@ -95,9 +95,7 @@ class WorkItems:
             unread += item is None
             if item is not None:
                 yield item
-        faults = status(faults, StatusItem(StatusCode.CALLBACKS_UNREADABLE, unread) if unread else None)
-        if faults:
-            yield Callback(WORK_ITEM, head, (), faults)
+        yield from missing(WORK_ITEM, head, faults, unread)
 
     def _item(self, address: int) -> Optional[Callback]:
         """Returns a work item; None if its routine cannot be read."""

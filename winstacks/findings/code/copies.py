@@ -31,12 +31,11 @@ from ...process.regions import Region
 from ...process.sections import ImageSections
 from ...process.spaces import AddressSpaces
 from ...process.vads import regions
-from .differing import Ranges, differing, within, without
+from .differing import LONGEST_OPERAND, Ranges, differing, within, without
 
 MAX_OTHERS = 8
 """The most other processes with which a page is compared."""
 
-_OPERAND = 8
 MAX_MAPPINGS = 1 << 18
 """The most mapped images of all processes together that are listed."""
 
@@ -301,7 +300,7 @@ class SectionCopies:
         if witness is None:
             return Comparison(changed, len(others), split=split)
         # A byte of a hook's operand may by chance have the value that the file has there.
-        unlike = tuple((low - _OPERAND, high + _OPERAND) for low, high in witness.ranges)
+        unlike = tuple((low - LONGEST_OPERAND, high + LONGEST_OPERAND) for low, high in witness.ranges)
         unlike = unlike if witness.file else (*unlike, *self._unknown(mapping, page))
         original = without((*changed, *split), unlike)
         return Comparison(

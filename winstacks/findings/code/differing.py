@@ -23,6 +23,7 @@ _OPERANDS = (
 imm64; jmp through the 8 bytes behind it; jmp and call through memory; mov [rsp+4], imm32, which completes a
 pushed address; jmp and call rel32; push imm32; cmp eax, imm32; the forms in _TO_MEMORY; mov register, imm32
 (Intel's manual, volume 2)."""
+LONGEST_OPERAND = max(length for _, length in _OPERANDS)
 
 Ranges = Tuple[Tuple[int, int], ...]
 """(start, end) of addresses, ascending and disjoint; `end` exclusive."""
