@@ -6,10 +6,10 @@ read."""
 from __future__ import annotations
 
 import collections
-import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Optional
 
+from winstacks.columns import jsoncells
 from winstacks.columns.dictionary import SCHEMA
 from winstacks.columns.words import ALL, KINDS
 
@@ -162,23 +162,13 @@ class Completeness:
 
     def _facts(self, row: Mapping[str, Any]) -> Row:
         """Returns how many stacks of each kind an image has and how many were read, and what is absent."""
-        known, read = (_numbers(row[name]) for name in ("StacksKnown", "StacksRead"))
+        known, read = (jsoncells.counts(row[name]) or {} for name in ("StacksKnown", "StacksRead"))
         kinds = {kind: known[kind] for kind in self._kinds if known.get(kind)}
         absent: collections.Counter[str] = collections.Counter()
-        for word, count in _numbers(row["StructuresAbsent"]).items():
+        for word, count in (jsoncells.counts(row["StructuresAbsent"]) or {}).items():
             absent[word if agent_forms.is_own("Status", word) else OTHER] += count
         return {"stacks": _both(kinds, read, lambda kind: True), "absent": dict(absent)}
 
 
 def _both(known: Mapping[str, int], read: Mapping[str, int], wanted: Any) -> Row:
     return {kind: {"known": known[kind], "read": read.get(kind, 0)} for kind in known if wanted(kind)}
-
-
-def _numbers(text: Optional[str]) -> dict[str, int]:
-    """Returns the numbers of a JSON object of an image; a lake from somebody else may have anything there."""
-    try:
-        found = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        return {}
-    items = found.items() if isinstance(found, dict) else ()
-    return {name: number for name, number in items if type(number) is int and 0 <= number < 1 << 63}

@@ -288,6 +288,9 @@ def _read(
             lake.record(settings.custody.run, {**_command_record(), "unread": unread})
             missing += engine.run(client, planned.jobs, lake, settings.reading, found, progress, embedded)
         cut += progress.cut
+        if progress.unrecorded:
+            number = _images(progress.unrecorded, "is", "are")
+            print(f"{number} not recorded in the lake; the next run reads again", file=sys.stderr)
         lake.compact(needed=True)
     return missing, cut
 

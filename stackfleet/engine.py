@@ -145,7 +145,7 @@ def _ended(future: Any, job: Job, lake: Lake) -> dict[str, Any]:
     try:
         lake.add(NewImage(lost(job, reason)))
     except LakeError as failed:
-        return {**report, "reason": f"{reason}; {failed}"}
+        return {**report, "reason": f"{reason}; {failed}", "unrecorded": True}
     return report
 
 

@@ -37,6 +37,8 @@ DAMAGED = "damaged"
 MOST_TOGETHER = 64
 """The most images of one commit. Images that end while another commit is written form the next one."""
 
+LEAST_ROOM = 1 << 22
+"""Bytes beside an image's rows that must be free on a local disk for a commit: its log, and room to go on."""
 SMALL_FILES = 512
 """The number of files at which the small files of a lake are merged at the end of a run."""
 FILE_SIZE = 1 << 27
@@ -107,6 +109,11 @@ class NewImage:
     manifest: Manifest
     folder: Optional[pathlib.Path] = None
     before: Optional[str] = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the files of its tables."""
+        return sum(path.stat().st_size for path in self.folder.iterdir()) if self.folder else 0
 
 
 class Lake:
@@ -208,7 +215,7 @@ class Lake:
         """Adds images in one commit; see `add`."""
         for tries_left in reversed(range(_TRIES)):
             try:
-                with self._written() as snapshot:
+                with self._written(LEAST_ROOM + sum(image.size for image in images)) as snapshot:
                     self._commit(snapshot, images)
                 return
             except _RivalError:
@@ -234,7 +241,7 @@ class Lake:
 
     def forget(self, image_ids: Collection[str]) -> None:
         """Removes images: their manifests and rows leave the lake and its files."""
-        with self._written() as snapshot:
+        with self._written(room=0) as snapshot:
             # Delta's own delete writes texts in a form that Arrow's filters do not take.
             self._store.commit(snapshot, iter(()), image_ids, one_of('"ImageId"', image_ids))
             self._store.purge()
@@ -283,10 +290,10 @@ class Lake:
             raise LakeError(f"{self.uri} cannot be read: {error}") from error
 
     @contextlib.contextmanager
-    def _written(self) -> Iterator[Snapshot]:
-        """Yields the newest version for a commit; turns a StoreError into a LakeError."""
+    def _written(self, room: int = LEAST_ROOM) -> Iterator[Snapshot]:
+        """Yields the newest version for a commit of so many bytes; turns a StoreError into a LakeError."""
         try:
-            yield self._store.snapshot(writing=True)
+            yield self._store.snapshot(room)
         except ConflictError as error:
             raise _RivalError(f"{self.uri}: another run has changed the lake: {error}") from error
         except StoreError as error:

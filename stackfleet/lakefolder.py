@@ -9,10 +9,12 @@ larger than any memory.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import pathlib
 import re
+import shutil
 import stat
 import time
 from collections.abc import Iterator
@@ -41,6 +43,13 @@ _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(\.\d{10}\.\d{10})?\.parquet")
 _NAME_SURROGATE = 0x20000000
 """The bit of a reparse tag that marks a substitute for another name (Microsoft Learn, "Reparse Point
 Tags"); cloud folders lack it."""
+
+
+class FullError(OSError):
+    """A disk that has too little room."""
+
+    def __str__(self) -> str:
+        return f"{self.filename}: {self.strerror}"
 
 
 def look_at_log(folder: pathlib.Path) -> tuple[int, list[str]]:
@@ -116,6 +125,21 @@ def refuse_links(folder: pathlib.Path, partition: str) -> None:
     for part, is_own in _parts(folder, partition):
         if not is_own:
             raise StoreError(f"{part.name} is a link, not a folder")
+
+
+def refuse_full(folder: pathlib.Path, wanted: int) -> None:
+    """Checks that the disk has room before Delta writes: where it ends, Delta's threads panic on stderr.
+
+    Args:
+        wanted: bytes
+
+    Raises:
+        FullError: the disk has less room
+    """
+    free = shutil.disk_usage(folder).free
+    if free < wanted:
+        reason = f"{free >> 10:,} KiB are free on its disk, and {wanted >> 10:,} KiB are wanted"
+        raise FullError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: {reason}", str(folder))
 
 
 def _parts(folder: pathlib.Path, partition: str) -> Iterator[tuple[os.DirEntry[str], bool]]:

@@ -36,7 +36,7 @@ class Progress:
         self._least = float("inf")
         self._lock = threading.Lock()
         self._begin = time.monotonic()
-        self._bytes = self._rows = self.done = self.failed = self.copies = self.cut = 0
+        self._bytes = self._rows = self.done = self.failed = self.copies = self.cut = self.unrecorded = 0
         self._live: Optional[Live] = None
 
     def __enter__(self) -> Progress:
@@ -77,6 +77,7 @@ class Progress:
             self.copies += report["status"] == COPY
             self.failed += not done
             self.cut += bool(done and report.get("truncated"))
+            self.unrecorded += report.get("unrecorded", False)
             line = f"{report['status']:<10} {report['path']}"
             if report["status"] == DONE:
                 line += f"  {rows:,} rows, {report['seconds']:.1f} s, {report['memory'] >> 20} MiB"

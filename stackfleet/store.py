@@ -178,17 +178,18 @@ class Store:
         with explained():
             return DeltaTable.is_deltatable(self.uri)
 
-    def snapshot(self, writing: bool = False) -> Snapshot:
+    def snapshot(self, room: Optional[int] = None) -> Snapshot:
         """Returns the newest version of the table.
 
         Args:
-            writing: whether a commit follows: a table that does not exist is created, and torn commits go
+            room: bytes that a commit which follows needs on a local disk: a table that does not exist is
+                created, and torn commits go; None: nothing is written
 
         Raises:
             StoreError: there is no table that can be read, or written
         """
         taken = time.time()
-        opened = self._writable() if writing else self._opened()
+        opened = self._opened() if room is None else self._writable(room)
         with explained():
             actions = pa.table(opened.get_add_actions(flatten=True))
             if actions.num_rows > MOST_FILES:
@@ -290,7 +291,7 @@ class Store:
         Raises:
             ConflictError, StoreError: see `commit`
         """
-        opened = self._writable()
+        opened = self._writable(0)
         before = opened.version()
         with explained():
             opened.optimize.compact(
@@ -326,14 +327,16 @@ class Store:
             with explained():
                 lakefolder.sync_commits(self.folder, before, DATA_FILE)
 
-    def _writable(self) -> Any:
+    def _writable(self, room: int) -> Any:
         """Returns the table opened; makes it if there is none, and removes torn commits."""
         from deltalake import DeltaTable
 
+        if self.folder is not None:
+            with explained():
+                self.folder.mkdir(parents=True, exist_ok=True)
+                lakefolder.refuse_full(self.folder, room)
         if not self.exists():
             with explained():
-                if self.folder is not None:
-                    self.folder.mkdir(parents=True, exist_ok=True)
                 DeltaTable.create(
                     self.uri, self.schema, mode="ignore", partition_by=[_PARTITION], configuration=_SETTINGS
                 )

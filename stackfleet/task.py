@@ -20,7 +20,8 @@ from . import provenance, versions
 from .child_process import Attempt, Outcome, StoppedError
 from .identity import Identities
 from .job import Job
-from .lake import Lake, LakeError, NewImage, unopened
+from .lake import LEAST_ROOM, Lake, LakeError, NewImage, unopened
+from .lakefolder import FullError, refuse_full
 from .manifests import COPY, DONE, FAILED, MANIFEST_VERSION, Manifest, cut_text
 
 PLUGIN = "stackfleet"
@@ -118,6 +119,7 @@ def run_at(job: Job, place: TaskPlace) -> Report:
             if differs:
                 outcome = Outcome(reason=f"worker {place.name}: {differs}", final=True)
             else:
+                refuse_full(pathlib.Path(folder), LEAST_ROOM)
                 outcome = Attempt(
                     job,
                     folder,
@@ -127,6 +129,9 @@ def run_at(job: Job, place: TaskPlace) -> Report:
                 ).run()
                 if not place.is_wanted():
                     raise StoppedError
+            if outcome.facts is None:
+                # Whatever its process says: where it had no room, the image is not to blame.
+                refuse_full(pathlib.Path(folder), LEAST_ROOM)
             report.update(image_id=outcome.image_id, seconds=outcome.seconds, memory=outcome.memory)
             if identities.copy is not None:
                 copy = identities.copy
@@ -150,9 +155,9 @@ def run_at(job: Job, place: TaskPlace) -> Report:
                 lake.add(NewImage(image_manifest, pathlib.Path(folder), identities.before))
                 rows = sum(item["rows"] for item in image_manifest["tables"].values())
                 report.update(status=DONE, rows=rows, truncated=image_manifest["truncated"])
-    except LakeError as error:
+    except (LakeError, FullError) as error:
         # Nothing was recorded: the next run reads the image again.
-        return {**report, "status": FAILED, "reason": str(error)}
+        return {**report, "status": FAILED, "reason": str(error), "unrecorded": True}
     if report["status"] == FAILED and not outcome.final:
         raise AttemptFailedError(report)
     return report

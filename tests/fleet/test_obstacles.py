@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import shutil
+import types
 from typing import Dict, Optional, Tuple
 from unittest import mock
 
@@ -18,7 +19,7 @@ from stackfleet import engine
 from stackfleet.job import Reading
 from stackfleet.lake import Lake
 from tests.support.fleetimages import Fleet
-from tests.support.fleetrun import COMMAND, fleet, manifests, rows, runs
+from tests.support.fleetrun import COMMAND, called, fleet, manifests, rows, runs
 from tests.support.only import only
 
 NOT_UTF8 = os.fsdecode(b"caf\xe9.dmp")
@@ -112,6 +113,31 @@ def test_a_lake_that_cannot_be_written(image: pathlib.Path, few: Fleet, tmp_path
     done = fleet("run", image, "-o", lake, *few.options, "--carve")
     assert done.returncode == 2
     assert "the lake cannot be written" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("full", ["stackfleet-", "lake", "lake behind its first commit"])
+def test_a_full_disk_is_no_fault_of_an_image(
+    full: str, image: pathlib.Path, few: Fleet, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = tmp_path / "lake"
+
+    def disk_usage(folder: pathlib.Path) -> types.SimpleNamespace:
+        is_full = folder.name.startswith(full.split()[0]) and (
+            "behind" not in full or (lake / "Table=runs").is_dir()
+        )
+        return types.SimpleNamespace(free=5 << 10 if is_full else 1 << 40)
+
+    monkeypatch.setattr(shutil, "disk_usage", disk_usage)
+    done = called("run", image, "-o", lake, *few.options)
+    monkeypatch.undo()
+    assert "No space left on device: 5 KiB are free on its disk" in done.stderr
+    if full == "lake":
+        assert (done.returncode, lake.exists()) == (2, False)
+        return
+    assert "1 image is not recorded in the lake; the next run reads again" in done.stderr
+    assert (done.returncode, manifests(lake)) == (3, {})
+    again = called("run", image, "-o", lake, *few.options)
+    assert (again.returncode, [found["status"] for found in manifests(lake).values()]) == (0, ["done"])
 
 
 @pytest.mark.skipif(READ_ONLY is None, reason="root may write anywhere, and setpriv is missing")

@@ -11,10 +11,9 @@ This module does not need Volatility.
 from __future__ import annotations
 
 import datetime
-import json
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
-from ..columns import words
+from ..columns import jsoncells, words
 from ..columns.dictionary import WARNING_SEPARATOR
 from ..columns.tables import IMAGE
 from ..memory.decode.statuscodes import StatusCode
@@ -75,6 +74,7 @@ _CLOCKS = {
     words.SMALL_DUMP: "the header of the dump, SystemTime",
 }
 _UNKNOWN = "unknown"
+_WITHOUT_FORM = "the value does not have the form of this column"
 _COUNTS = ("StacksKnown", "StacksRead", "StructuresAbsent")
 _CODES = ("BugCheckCode", "CrashCode")
 _UNITS = {"TimeZoneBias": "minutes", "MissingShare": "%"}
@@ -112,10 +112,13 @@ def image_part(values: Sequence[object]) -> Dict[str, Any]:
 
 def _head(row: Row) -> Iterator[Sequence[str]]:
     """Yields the facts that an examiner's report names first. The text of an unknown fact says so."""
-    for file in json.loads(row["Files"] or "[]"):
-        yield "File", file["path"]
-        yield "Size", f"{file['size']:,} bytes" if file["size"] is not None else _UNKNOWN
-        yield "SHA-256", file["sha256"] or _no_digest(row)
+    files = jsoncells.files(row["Files"])
+    if files is None:
+        yield "File", _WITHOUT_FORM if row["Files"] else _UNKNOWN
+    for file in files or ():
+        yield "File", file.path
+        yield "Size", f"{file.size:,} bytes" if file.size is not None else _UNKNOWN
+        yield "SHA-256", file.sha256 or _no_digest(row)
     clock = _CLOCKS.get(row["InputKind"] or words.MEMORY_IMAGE, "")
     captured = row["CaptureTime"]
     yield "Captured", _UNKNOWN if captured is None else f"{_moment(captured)} ({clock})"
@@ -166,7 +169,7 @@ def completeness(figures: Row) -> List[List[Any]]:
     The numbers are from windows.traceimage: StacksKnown without StacksRead for each kind of stacks.
     """
     counted = ((text, figures[part], figures[whole]) for text, part, whole in _COUNTED)
-    known, read = (json.loads(figures[name] or "{}") for name in ("StacksKnown", "StacksRead"))
+    known, read = (jsoncells.counts(figures[name]) or {} for name in ("StacksKnown", "StacksRead"))
     # Stacks of different kinds count different things, and are never added.
     by_kind = (
         (f"stacks of kind {kind} are not in the image", whole - read.get(kind, 0), whole)
@@ -178,11 +181,15 @@ def completeness(figures: Row) -> List[List[Any]]:
 def _plain(name: str, value: Any) -> str:
     """Returns the value of a column in words."""
     if name == "Files":
-        return "; ".join(
-            f"{file['path']} ({file['size']} bytes{_digest(file['sha256'])})" for file in json.loads(value)
-        )
+        files = jsoncells.files(value)
+        if files is None:
+            return _WITHOUT_FORM
+        return "; ".join(f"{file.path} ({_size(file)}{_digest(file.sha256)})" for file in files)
     if name in _COUNTS:
-        return ", ".join(f"{word}: {number:,}" for word, number in json.loads(value).items()) or "none"
+        counts = jsoncells.counts(value)
+        if counts is None:
+            return _WITHOUT_FORM
+        return ", ".join(f"{word}: {number:,}" for word, number in counts.items()) or "none"
     if name in _CODES:
         return f"{value:#x}"
     if name in _SAID:
@@ -193,6 +200,10 @@ def _plain(name: str, value: Any) -> str:
     if isinstance(value, datetime.datetime):
         return _moment(value)
     return f"{value} {_UNITS[name]}" if name in _UNITS else str(value)
+
+
+def _size(file: jsoncells.FileCell) -> str:
+    return "size unknown" if file.size is None else f"{file.size} bytes"
 
 
 def _digest(sha256: Optional[str]) -> str:

@@ -12,7 +12,6 @@ A plugin that walks the stacks of an image counts them in `Totals`, so that the 
 
 from __future__ import annotations
 
-import json
 import logging
 import types
 from typing import Any, Dict, Hashable, List, NamedTuple, Optional, Tuple, Type
@@ -20,6 +19,7 @@ from typing import Any, Dict, Hashable, List, NamedTuple, Optional, Tuple, Type
 from volatility3.framework import constants
 
 from .. import VERSION
+from ..columns import jsoncells
 from ..columns.dictionary import SCHEMA, WARNING_SEPARATOR
 from ..memory.decode.status import NOTHING, Status, StatusItem, has_status, status
 from ..memory.decode.statuscodes import StatusCode, words_that
@@ -275,9 +275,9 @@ def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = Fals
         "Stacks": totals.stacks if totals.walked_threads else None,
         "StacksIncomplete": totals.incomplete if totals.walked_threads else None,
         "Databases": totals.databases if totals.walked_databases else None,
-        "StacksKnown": json.dumps(totals.known, sort_keys=True),
-        "StacksRead": json.dumps(totals.read, sort_keys=True),
-        "StructuresAbsent": json.dumps(totals.absent, sort_keys=True),
+        "StacksKnown": jsoncells.counts_text(totals.known),
+        "StacksRead": jsoncells.counts_text(totals.read),
+        "StructuresAbsent": jsoncells.counts_text(totals.absent),
         "Warnings": warnings.count,
         "WarningText": WARNING_SEPARATOR.join(warnings.texts),
         "Status": image_status,
@@ -295,4 +295,6 @@ def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = Fals
 def _files(files: List[ImageFile], digests: List[Optional[str]]) -> str:
     """Returns the value of the column Files."""
     listed = zip(files, digests)
-    return json.dumps([{"path": file.shown, "size": file.size, "sha256": digest} for file, digest in listed])
+    return jsoncells.files_text(
+        [jsoncells.FileCell(file.shown, file.size, digest) for file, digest in listed]
+    )

@@ -8,6 +8,8 @@ import datetime
 import json
 from typing import Any, Dict
 
+import pytest
+
 from winstacks.columns import words
 from winstacks.columns.tables import IMAGE
 from winstacks.html.imagepart import LABELS, image_part
@@ -105,3 +107,10 @@ def test_facts_are_in_words() -> None:
 
 def test_warnings_without_a_text_are_counted() -> None:
     assert part(Warnings=300, WarningText="one")["warned"] == 300
+
+
+@pytest.mark.parametrize("column", ["Files", "StacksKnown", "StacksRead", "StructuresAbsent"])
+@pytest.mark.parametrize("text", ["1", "[[]]", '{"user": "many"}', "{", "[" * 100_000])
+def test_a_cell_of_another_form_is_said_to_have_none(column: str, text: str) -> None:
+    shown = {row[0]: row[1] for row in part(**{column: text})["rows"]}
+    assert shown[column] == "the value does not have the form of this column"
