@@ -147,7 +147,7 @@ def lay(uri: str, machines: range, stacks: Tuple[int, int], together: int) -> No
                 for table, other in _others(number):
                     rows.setdefault(table, []).append(other)
             used = time.process_time()
-            store.commit(store.snapshot(writing=True), _united(rows, numbers), list(map(_id, part)))
+            store.commit(store.snapshot(room=0), _united(rows, numbers), list(map(_id, part)))
             print(f"laid {part[-1]:>8}: {time.process_time() - used:.2f} s of processor", flush=True)
             if first // together % 20 == 19:
                 Lake(uri).compact(needed=True)

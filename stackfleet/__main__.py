@@ -29,13 +29,18 @@ def main() -> int:
     if sys.version_info < LEAST:
         print(f"stackfleet needs Python {LEAST[0]}.{LEAST[1]} or newer", file=sys.stderr)
         return 2
+    from . import interrupts
+
+    interrupts.end_at_once()
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         print(f"stackfleet needs {', '.join(missing)}: pip install '.[fleet]'", file=sys.stderr)
         return 2
     from . import cli, store
 
+    interrupts.end_in_order()
     code = cli.main()
+    interrupts.end_at_once()
     if any(map(store.is_remote, sys.argv)):
         # Threads of Arrow may still hold deltalake's files of an object store, which are objects of Python.
         # To release them while the interpreter ends aborts the process behind its answer.

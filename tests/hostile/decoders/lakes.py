@@ -48,7 +48,7 @@ def _logs() -> List[bytes]:
     from stackfleet.store import Store
 
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
-        Store(folder, UNITED).snapshot(writing=True)
+        Store(folder, UNITED).snapshot(room=0)
         begun = pathlib.Path(folder, "_delta_log", f"{0:020}.json").read_bytes()
     stats = json.dumps({"numRecords": 1, "minValues": {"ImageId": "i1"}, "maxValues": {"ImageId": "i1"}})
     file = {
