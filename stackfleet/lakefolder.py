@@ -250,20 +250,15 @@ def _look_at_checkpoint(path: pathlib.Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from .parquetpages import UnfoldingError, rows_at_a_time
+    from .parquetpages import UnfoldingError, footer, rows_at_a_time
 
     unfolded = 0
     try:
         at_a_time = rows_at_a_time(path)
-        with pq.ParquetFile(path) as file:
-            facts = file.metadata
-            groups = [facts.row_group(number) for number in range(facts.num_row_groups)]
-            # One row may have a list of any length.
-            values = [
-                group.column(place).num_values for group in groups for place in range(group.num_columns)
-            ]
-            if max([facts.num_rows, *values]) > MOST_ACTIONS:
+        with path.open("rb") as opened:
+            if footer(opened).most_values > MOST_ACTIONS:
                 raise StoreError(f"{path.name} has more than {MOST_ACTIONS:,} rows, or so many in a list")
+        with pq.ParquetFile(path) as file:
             # Arrow would read such columns without unfolding them, Delta does not.
             if re.search("dictionary<|run_end_encoded<|_view", str(file.schema_arrow)):
                 raise StoreError(f"{path.name} unfolds to what cannot be foreseen")

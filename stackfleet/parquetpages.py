@@ -5,7 +5,7 @@
 A page of 20 KB may unfold to 2 GB, and a dictionary of one text may stand for a million of them, whatever
 the footer says. Arrow decodes a page whole, and allocates what its header declares; its codecs stop there.
 
-Source: parquet.thrift of Apache Parquet's format, and the compact protocol of Apache Thrift.
+Source: parquet.thrift of Apache Parquet's format.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import Any, BinaryIO, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+
+from . import thrift
 
 MOST_FOOTER = 1 << 22
 """The most bytes of a footer: Arrow's form of one needs up to 60 times as many."""
@@ -34,15 +36,14 @@ all texts of rows. Files of `stackfleet` have less than one row or text for each
 _DATA, _INDEX, _DICTIONARY, _DATA_2 = range(4)
 _PLAIN, _OF_DICTIONARIES, _RUNS = 0, (2, 8), 3
 """Encodings of pages. Those that repeat a part of the value before (DELTA_BYTE_ARRAY) are refused."""
-_CODECS = ("ZSTD", "SNAPPY", "GZIP", "BROTLI", "UNCOMPRESSED")
-_TEXT, _FIXED = "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"
+_CODECS = {0: "", 1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd"}
+"""Names of compressions for Arrow by CompressionCodec; empty: the data is as it is."""
+_TEXT, _FIXED, _BYTE_ARRAY = 6, 7, "BYTE_ARRAY"
+"""Types of columns; Arrow's name of the first."""
 _OF_NUMBER, _OF_TEXT = 12, 16
 """Bytes of a value with its levels and offset, without the letters of a text."""
 _HEADERS = (1 << 12, 1 << 16)
 """Bytes in which a page's header is looked for: statistics may have long texts."""
-_TRUE, _FALSE, _I32, _I64, _BINARY, _STRUCT = 1, 2, 5, 6, 8, 12
-"""Types of Thrift."""
-_DEEPEST = 4
 _SHORT = 16
 """The size of a dictionary whose texts are not looked at."""
 
@@ -66,6 +67,42 @@ class Page(NamedTuple):
     encoding: int
 
 
+class Chunk(NamedTuple):
+    """The part of a row group that is of one column.
+
+    Attributes:
+        type, codec: members of parquet.thrift's Type and CompressionCodec
+        values: the number of its values; a list in one row may have many
+        at: where its first page begins, in the file
+        stored: bytes of its pages
+    """
+
+    type: int
+    codec: int
+    values: int
+    at: int
+    stored: int
+
+
+class Group(NamedTuple):
+    """A row group."""
+
+    rows: int
+    chunks: list[Chunk]
+
+
+class Footer(NamedTuple):
+    """What a file says of itself."""
+
+    rows: int
+    groups: list[Group]
+
+    @property
+    def most_values(self) -> int:
+        """The number of its rows, or of values of a column in a row group: one row may have a long list."""
+        return max([self.rows, *(chunk.values for group in self.groups for chunk in group.chunks)])
+
+
 def rows_at_a_time(path: str | os.PathLike[str]) -> int:
     """Returns the most rows of a file that are decoded at a time, so that they need at most AT_A_TIME bytes.
 
@@ -75,31 +112,59 @@ def rows_at_a_time(path: str | os.PathLike[str]) -> int:
     """
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        file.seek(max(size - 8, 0))
-        if int.from_bytes(file.read(4), "little") > MOST_FOOTER:
-            raise UnfoldingError(f"its footer has more than {MOST_FOOTER:,} bytes")
-        file.seek(0)
-        facts = pq.read_metadata(file)
+        found = footer(file)
         try:
-            row = _Unfolded(file, facts, size).row()
-            if _is_beyond(facts.num_rows * row, size, _LETTERS):
+            row = _Unfolded(file, size).row(found)
+            if _is_beyond(found.rows * row, size, _LETTERS):
                 # One text may be far longer than the others: they are summed, without a copy for each row.
                 file.seek(0)
-                _sum_letters(file, facts, size)
+                _sum_letters(file, size)
         except (IndexError, KeyError, ValueError) as error:
             raise UnfoldingError("the headers of its pages cannot be read") from error
     return max(1, min(MOST_ROWS, AT_A_TIME // max(row, 1)))
 
 
-def _sum_letters(file: BinaryIO, facts: Any, size: int) -> None:
+def footer(file: BinaryIO) -> Footer:
+    """Returns the footer of a file.
+
+    Raises:
+        UnfoldingError: it is too large, or none
+        OSError: it cannot be read
+    """
+    size = os.fstat(file.fileno()).st_size
+    file.seek(max(size - 8, 0))
+    length = int.from_bytes(file.read(4), "little")
+    if length > MOST_FOOTER:
+        raise UnfoldingError(f"its footer has more than {MOST_FOOTER:,} bytes")
+    file.seek(max(size - 8 - length, 0))
+    try:
+        facts, _ = thrift.structure(file.read(length))
+        groups = [
+            Group(thrift.integer(group, 3), list(map(_chunk, thrift.inners(group, 1))))
+            for group in thrift.inners(facts, 4)
+        ]
+        return Footer(thrift.integer(facts, 3), groups)
+    except (IndexError, ValueError) as error:
+        raise UnfoldingError("its footer cannot be read") from error
+
+
+def _chunk(chunk: thrift.Fields) -> Chunk:
+    facts = thrift.inner(chunk, 3)
+    at, dictionary = thrift.integer(facts, 9), thrift.integer(facts, 11, 0)
+    kind, codec, values, stored = (thrift.integer(facts, number) for number in (1, 4, 5, 7))
+    return Chunk(kind, codec, values, dictionary if 0 < dictionary < at else at, stored)
+
+
+def _sum_letters(file: BinaryIO, size: int) -> None:
     """Refuses a file whose rows have too many letters in all.
 
     Parts of structures, which logs have and tables lack, are not summed.
     """
-    columns = [facts.schema.column(place) for place in range(facts.num_columns)]
+    columns = pq.read_metadata(file).schema
     names = [
-        column.path for column in columns if column.physical_type == _TEXT and column.path == column.name
+        column.path for column in columns if column.physical_type == _BYTE_ARRAY and "." not in column.path
     ]
+    file.seek(0)
     letters = 0
     with pq.ParquetFile(file, read_dictionary=names) as parquet:
         for name in names:
@@ -113,49 +178,48 @@ def _sum_letters(file: BinaryIO, facts: Any, size: int) -> None:
 class _Unfolded:
     """Sums what the pages of a file unfold to."""
 
-    def __init__(self, file: BinaryIO, facts: Any, size: int) -> None:
-        self._file, self._facts, self._size, self._texts = file, facts, size, 0
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self._file, self._size, self._texts = file, size, 0
 
-    def row(self) -> int:
+    def row(self, footer: Footer) -> int:
         """Returns the most bytes of a row, if the rows of each page have the same length."""
-        facts, heaviest = self._facts, 0
-        _limit(facts.num_rows, self._size, _ROWS, "rows")
-        groups = [facts.row_group(number) for number in range(facts.num_row_groups)]
-        chunks = [[group.column(place) for place in range(group.num_columns)] for group in groups]
-        if sum(chunk.total_compressed_size for group in chunks for chunk in group) > self._size:
+        heaviest, (rows, groups) = 0, footer
+        _limit(rows, self._size, _ROWS, "rows")
+        if sum(group.rows for group in groups) != rows:
+            raise ValueError("row groups with other rows")
+        if sum(chunk.stored for group in groups for chunk in group.chunks) > self._size:
             raise UnfoldingError("its columns share bytes")
-        for of_group, group in zip(groups, chunks):
-            rows = of_group.num_rows
-            weights = [self._weight(place, chunk, rows) for place, chunk in enumerate(group)]
+        for group in groups:
+            weights = [self._weight(chunk, group.rows) for chunk in group.chunks]
             held = sum(held for held, _ in weights)
             if held > MOST_HELD:
                 raise UnfoldingError(f"its pages unfold to {held:,} bytes, more than {MOST_HELD:,}")
             heaviest = max(heaviest, sum(value for _, value in weights))
         return heaviest
 
-    def _weight(self, place: int, chunk: Any, rows: int) -> tuple[int, int]:
+    def _weight(self, chunk: Chunk, rows: int) -> tuple[int, int]:
         """Returns the bytes that a column of a row group needs besides its rows, and the bytes of a value.
 
         A list has a value at least, also if it is empty; further ones may all be of one row.
         """
-        if chunk.physical_type == _FIXED or chunk.compression not in _CODECS:
+        if chunk.type == _FIXED or chunk.codec not in _CODECS:
             raise UnfoldingError("it has a type or a compression that lakes do not use")
-        own = _OF_TEXT if chunk.physical_type == _TEXT else _OF_NUMBER
+        own = _OF_TEXT if chunk.type == _TEXT else _OF_NUMBER
         largest = dictionary = letters = most_letters = values = 0
         for page in _pages(self._file, chunk):
             if page.type == _DICTIONARY:
                 if dictionary:
                     raise ValueError("a second dictionary")
                 dictionary = page.size
-                if chunk.physical_type == _TEXT and page.size <= MOST_HELD:
-                    letters = self._longest(page, chunk.compression)
+                if chunk.type == _TEXT and page.size <= MOST_HELD:
+                    letters = self._longest(page, _CODECS[chunk.codec])
             elif page.type in (_DATA, _DATA_2):
                 largest, values = max(largest, page.size), values + page.values
                 if page.encoding in _OF_DICTIONARIES:
                     most_letters = max(most_letters, letters)
                 elif page.encoding not in (_PLAIN, _RUNS):
                     raise UnfoldingError("it has an encoding that lakes do not use")
-                elif chunk.physical_type == _TEXT:
+                elif chunk.type == _TEXT:
                     most_letters = max(most_letters, -(-page.size // max(page.values, 1)))
         value = own + most_letters
         return largest + dictionary + max(values - rows, 0) * value, value
@@ -169,7 +233,7 @@ class _Unfolded:
         _limit(self._texts, self._size, _TEXTS, "texts in dictionaries")
         self._file.seek(page.at)
         data = self._file.read(page.stored)
-        if codec != "UNCOMPRESSED":
+        if codec:
             data = _codec(codec).decompress(data, decompressed_size=page.size, asbytes=True)
         at = longest = 0
         for _ in range(page.values):
@@ -184,7 +248,7 @@ class _Unfolded:
 
 @functools.lru_cache(maxsize=None)
 def _codec(name: str) -> Any:
-    return pa.Codec(name.lower())
+    return pa.Codec(name)
 
 
 def _is_beyond(number: int, size: int, most: tuple[int, int]) -> bool:
@@ -197,80 +261,34 @@ def _limit(number: int, size: int, most: tuple[int, int], what: str) -> None:
         raise UnfoldingError(f"it has {size:,} bytes and {number:,} {what}")
 
 
-def _pages(file: BinaryIO, chunk: Any) -> Iterator[Page]:
+def _pages(file: BinaryIO, chunk: Chunk) -> Iterator[Page]:
     """Yields the pages of a column of a row group.
 
     Raises:
         ValueError, IndexError: they do not fill the column's bytes, or are none
     """
-    at = chunk.data_page_offset
-    if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < at:
-        at = chunk.dictionary_page_offset
-    end = at + chunk.total_compressed_size
+    at = chunk.at
+    end = at + chunk.stored
     while at < end:
         fields, length = _header(file, at)
-        kind, size, stored = fields[1], fields[2], fields[3]
-        own = fields.get({_DATA: 5, _INDEX: 6, _DICTIONARY: 7, _DATA_2: 8}[kind], {})
-        values, encoding = own.get(1, 0), own.get(4 if kind == _DATA_2 else 2, _PLAIN)
-        if min(size, stored, values) < 0:
-            raise ValueError("a number below 0")
+        kind, size, stored = (thrift.integer(fields, number) for number in (1, 2, 3))
+        own = thrift.inner(fields, {_DATA: 5, _INDEX: 6, _DICTIONARY: 7, _DATA_2: 8}[kind])
+        values = thrift.integer(own, 1, 0)
+        encoding = thrift.integer(own, 4 if kind == _DATA_2 else 2, _PLAIN)
         yield Page(kind, at + length, stored, size, values, encoding)
         at += length + stored
     if at != end:
         raise ValueError("a page beyond its column")
 
 
-def _header(file: BinaryIO, at: int) -> tuple[dict[int, Any], int]:
+def _header(file: BinaryIO, at: int) -> tuple[thrift.Fields, int]:
     """Returns the fields of a page's header by number, and its length."""
     for length in _HEADERS:
         file.seek(at)
         data = file.read(length)
         try:
-            return _struct(data, 0, 0)
+            return thrift.structure(data)
         except IndexError:
             if len(data) < length or length == _HEADERS[-1]:
                 raise
     raise AssertionError("unreachable")
-
-
-def _struct(data: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
-    """Returns the fields of a structure by number, and where it ends; fields that are bytes are left out."""
-    if depth > _DEEPEST:
-        raise ValueError("deep structures")
-    fields: dict[int, Any] = {}
-    number = 0
-    while data[at]:
-        step, kind = data[at] >> 4, data[at] & 15
-        at += 1
-        if step:
-            number += step
-        else:
-            number, at = _number(data, at)
-        if kind in (_I32, _I64):
-            fields[number], at = _number(data, at)
-        elif kind == _STRUCT:
-            fields[number], at = _struct(data, at, depth + 1)
-        elif kind == _BINARY:
-            length, at = _varint(data, at)
-            at += length
-        elif kind not in (_TRUE, _FALSE):
-            raise ValueError("a type that the headers of pages do not have")
-    return fields, at + 1
-
-
-def _number(data: bytes, at: int) -> tuple[int, int]:
-    value, at = _varint(data, at)
-    return value >> 1 ^ -(value & 1), at
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, at
-        shift += 7
-        if shift > 63:
-            raise ValueError("a number of more than 64 bits")

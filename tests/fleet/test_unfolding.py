@@ -18,7 +18,8 @@ import pytest
 from stackfleet import lakefolder, parquetpages
 from stackfleet.lake import Lake
 from stackfleet.parquetpages import UnfoldingError, rows_at_a_time
-from tests.support.fleetrun import called
+from tests.conftest import ROOT
+from tests.support.fleetrun import called, fleet
 
 from .test_hostile_lake import Attack, added
 
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 MEGABYTE = 1 << 20
+CONTRADICTED = ROOT / "tests" / "fuzz" / "finds" / "parquetpages.4cedee72f008b120"
 ONE_PAGE = {"use_dictionary": False, "data_page_size": (1 << 31) - 1, "write_batch_size": 1 << 20}
 
 
@@ -40,13 +42,18 @@ def plant(attack: Attack, table: Any, **form: Any) -> pathlib.Path:
     path = attack.file().with_name("z.parquet")
     options = {"compression": "zstd", "row_group_size": rows, "write_statistics": False, **form}
     pq.write_table(table, path, **options)
+    name_it(attack, path, rows)
+    return path
+
+
+def name_it(attack: Attack, path: pathlib.Path, rows: int) -> None:
+    """Commits a file in the place of the one with the stacks of `i1`."""
     replaced = next(item for item in sorted(path.parent.iterdir()) if item != path and of_i1(item))
     gone = {"path": f"Table=traces/{replaced.name}", "deletionTimestamp": 1, "dataChange": True}
     bounds = {"minValues": {"ImageId": "i1"}, "maxValues": {"ImageId": "i1"}, "nullCount": {}}
     stats = json.dumps({"numRecords": rows, **bounds})
     add = added("Table=traces/z.parquet", size=path.stat().st_size, stats=stats)
     attack.commit({"remove": {**gone, "partitionValues": {"Table": "traces"}}}, add)
-    return path
 
 
 def of_i1(path: pathlib.Path) -> bool:
@@ -246,6 +253,19 @@ def test_headers_of_nonsense(name: str, tmp_path: pathlib.Path) -> None:
     else:
         with pytest.raises(UnfoldingError, match="cannot be read"):
             rows_at_a_time(path)
+
+
+def test_statistics_of_a_column_that_contradict_it(attack: Attack) -> None:
+    """A file that the fuzzer found: Arrow's view of its column ends the whole process."""
+    path = attack.file().with_name("z.parquet")
+    path.write_bytes(CONTRADICTED.read_bytes())
+    name_it(attack, path, 3)
+    with pytest.raises(UnfoldingError, match="cannot be read"):
+        rows_at_a_time(path)
+    for command in (["status", "--verify"], ["sql", "SELECT count(*) FROM traces"]):
+        done = fleet(command[0], attack.lake, *command[1:])
+        assert (done.returncode, "Traceback" in done.stderr) == (3, False), done.stderr
+        assert "z.parquet" in done.stderr
 
 
 def test_a_footer_of_any_size(tmp_path: pathlib.Path) -> None:

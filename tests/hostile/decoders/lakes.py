@@ -1,10 +1,11 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Files besides Parquet in somebody else's lake: manifests, and the log of its table."""
+"""Files of somebody else's lake: manifests, the log of its table, and the headers of Parquet's pages."""
 
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import pathlib
 import tempfile
@@ -80,8 +81,43 @@ def _log(data: bytes, whole: bytes) -> None:
         assert not found.files, "a file that is not there"
 
 
+def _parquets() -> List[bytes]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = pa.table({"ImageId": ["i1", "i1", None], "Row": [0, 1, 2], "Frames": [[1, 2], [], None]})
+    ways = ({"use_dictionary": True}, {"use_dictionary": False}, {"data_page_version": "2.0"})
+    found = []
+    for way in ways:
+        for compression in ("zstd", "none"):
+            written = io.BytesIO()
+            pq.write_table(rows, written, compression=compression, store_schema=False, **way)
+            found.append(written.getvalue())
+    return found
+
+
+def _parquet(data: bytes, whole: bytes) -> None:
+    """The memory that a file unfolds to is measured, or the file is refused."""
+    import pyarrow as pa
+
+    from stackfleet.parquetpages import MOST_ROWS, rows_at_a_time
+
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
+        path = pathlib.Path(folder, "part-0.parquet")
+        path.write_bytes(data)
+        try:
+            rows = rows_at_a_time(path)
+        except (pa.ArrowException, OSError):
+            return
+    assert 1 <= rows <= MOST_ROWS
+
+
 def targets() -> List[Target]:
     """Returns the targets; none where the libraries of lakes are not installed."""
     if not all(map(importlib.util.find_spec, _LIBRARIES)):
         return []
-    return [Target("manifest", _manifests, _manifest), Target("lakelog", _logs, _log, forks=False)]
+    return [
+        Target("manifest", _manifests, _manifest),
+        Target("lakelog", _logs, _log, forks=False),
+        Target("parquetpages", _parquets, _parquet),
+    ]
