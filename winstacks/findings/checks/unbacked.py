@@ -31,7 +31,8 @@ from ..code.lostways import over_lost_pages
 from ..code.refused import refused_place
 from ..code.returns import settled
 from ..code.stubs import LONGEST, number_before, patched_stubs, start_of
-from ..code.surroundings import with_surroundings
+from ..code.surroundings import with_region, with_surroundings
+from ..code.unshown import unshown
 from ..facts import CheckFacts
 from ..finding import (
     NONE_KNOWN,
@@ -74,7 +75,9 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
 
 def _left_on(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields values that lead into such memory, on parts of a stack to which no walk leads for lost pages."""
+    shown = set()
     for left in leftovers(stack, facts):
+        shown.add(left.region)
         group = (stack.trace_id, left.region)
         memory = facts.memory(stack.space, left.address)
         evidence = ShortText(f"{memory}; the stack has the address at {left.slot:#x}", short_of(memory))
@@ -83,6 +86,13 @@ def _left_on(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
             facts.namer(stack.space).name(left.address).symbol,
         )
         yield finding._replace(group=group, how=SCAN)
+    for found in unshown(stack, shown, facts):
+        evidence = with_region(stack.space, found.address, facts)
+        finding = thread_finding(
+            *(stack, found.thread, LOW, POSSIBLE, evidence, found.innocent, found.address),
+            facts.namer(stack.space).name(found.address, return_address=False).symbol,
+        )
+        yield finding._replace(group=(stack.space.layer_name, found.region))
 
 
 def _is_view(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:
