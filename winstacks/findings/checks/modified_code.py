@@ -54,7 +54,7 @@ _ALIKE = "the others have the same bytes; whether the file has them is unknown: 
 _ONLY_ELSEWHERE = f"{NONE_KNOWN}; the function has the bytes of its file, but others on its page do not"
 _OR_BESIDE = f"{NONE_KNOWN}; the bytes may be of the function beside it"
 _APART = 0x20
-"""Bytes between changes from which on they count as those of different functions."""
+"""From so many bytes between them on, changes count as two: different functions were changed."""
 _NEAR = 0x10
 """Bytes before and behind a frame that are of its function, whose start is unknown."""
 _SEVERAL = 2
@@ -175,8 +175,7 @@ def _is_overwritten(space: AddressSpace, found: Comparison, facts: CheckFacts) -
     """Returns whether nothing explains some of the changed bytes on a page that a thread executes.
 
     A product hooks several functions of a page, and each of its hooks leads somewhere. Bytes that lead
-    nowhere known are as likely an implant's as those of the frame's function. Several processes, or the file,
-    must have others.
+    nowhere known may be an implant's. Several processes, or the file, must have others.
     """
     if found.alike or (found.others < _SEVERAL and not found.file):
         return False
@@ -378,8 +377,9 @@ CHECK = Check(
     (USER, WOW64),
     "A thread was interrupted in a function, or will return to it, whose bytes differ from those in "
     "most processes that map the same file: the function is hooked or overwritten.",
-    "high. medium if only the section of the file could be compared; and for a relay into a DLL outside "
-    "Windows' folder that only this process has. low if that section is writable; if the bytes are the "
+    "high. medium if only the section of the file could be compared; for a relay into a DLL outside "
+    "Windows' folder that only this process has; and if the function is as in its file, but other code on "
+    "its page is not, and leads nowhere known. low if that section is writable; if the bytes are the "
     "file's, and the DLL into which the hooks of other processes lead is not loaded; if all other processes "
     "with the DLL of a hook have it; for a private page whose function is as in its file; "
     "if the bytes may be of the function beside, because no function table is in the image; for write "

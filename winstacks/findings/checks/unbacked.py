@@ -141,7 +141,9 @@ CHECK = Check(
     "called the code and it was interrupted before it used the stack; if the process registered a "
     "function table for the range and other modules than Windows' are on the stack, or a runtime's own list "
     "contains the range; for relays of hooks "
-    "that all processes have; for a sandbox's copies of stubs; and for frames that a scan found",
+    "that all processes have; for a sandbox's copies of stubs; for frames that a scan found; for values on a "
+    "stack to which no walk leads, if no call precedes the address; and for memory that nothing explains, "
+    "where a stack of its process is not in the image",
     "Runtimes that generate code (.NET, Java, JavaScript engines), sandboxes, and hooks of security "
     "products. If a runtime is only loaded, Innocent names it, and Confidence is lower.",
     "Dump the range with windows.vadinfo --dump; look at the frames around it with windows.callstacks.",

@@ -55,8 +55,8 @@ _NO_EXPORTS = "the exports of the program, which would show a runtime, are not i
 _EXPORTS_LOST = words_that(Means.EXPORTS_LOST)
 _EXE = ".exe"
 _ASLEEP, _UNCALLED, _LOST, _CALLED = range(4)
-"""What a value leads to: memory that was executable and is not now; code that no call precedes; code that is
-not in the image; code behind a call."""
+"""Kinds of memory to which a value leads: it was executable and is not now; no call precedes the address; the
+code is not in the image; a call precedes the address."""
 _WHY = {
     _ASLEEP: "the memory was executable, and is not now",
     _UNCALLED: "no call precedes the address: the value may be a pointer, or the code encrypted",

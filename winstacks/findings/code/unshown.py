@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Executable memory of no file in a process of which a stack is lost: whether a thread runs there is unknown.
+"""Executable memory of no file in a process that has lost a stack: whether a thread runs there is unknown.
 
 A thread in private code is found by its stack. If the stack is not in the image, or not all of it, the
 memory is there, all the same. That is less than a frame: programs have such memory for good reasons, too. So

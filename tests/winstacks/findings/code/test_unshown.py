@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Executable memory of no file in processes of which a stack is not in the image."""
+"""Executable memory of no file in processes that have lost a stack."""
 
 from __future__ import annotations
 
