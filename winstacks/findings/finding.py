@@ -24,6 +24,8 @@ from .facts import CheckFacts
 
 NONE_KNOWN = "nothing known in this process"
 """The text of Innocent if nothing else in the process explains a finding."""
+_MAY_EXPLAIN = f"{NONE_KNOWN}, but "
+"""Begin of that text where something that is not in the image may explain it."""
 
 OF_MEMORY = "windows.vadinfo --pid {pid} --address {address} --dump"
 OF_THREAD = "windows.callstacks --tid {tid}"
@@ -71,9 +73,11 @@ class Finding(NamedTuple):
     acted_on: str = ""
 
     @property
-    def is_explained(self) -> bool:
-        """Whether an innocent reason is known, and not only why the finding is a guess."""
-        return not self.innocent.startswith(NONE_KNOWN)
+    def explained(self) -> int:
+        """How far the finding is explained: 2 by an innocent reason, 1 by what may be lost, 0 by nothing."""
+        if not self.innocent.startswith(NONE_KNOWN):
+            return 2
+        return int(self.innocent.startswith(_MAY_EXPLAIN))
 
 
 OfStack = Callable[[StackRecord, "CheckFacts"], Iterator[Finding]]

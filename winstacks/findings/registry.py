@@ -100,14 +100,14 @@ class FindingOrder(NamedTuple):
     Attributes:
         process: layer and _EPROCESS of the process
         agrees: whether the finding counts as agreement on its process: findings above `low` do
-        is_explained: whether it is `low` for an innocent reason
+        explained: how far it is explained, if it is `low`; see `Finding.explained`
     """
 
     check: str
     rank: Tuple[int, int]
     process: Tuple[str, int]
     agrees: bool
-    is_explained: bool
+    explained: int
 
 
 class _Counted(NamedTuple):
@@ -403,8 +403,9 @@ def agreement(found: Iterable[Outcome]) -> List[str]:
 def _worst_first(outcomes: Sequence[Outcome]) -> List[Outcome]:
     """Returns findings by severity, then confidence, then the number of checks that agree on their process.
 
-    Findings that are `low` for want of certainty come before those that are `low` for an innocent reason: an
-    analyst who reads the first rows would else read what is explained anyway.
+    Findings that are `low` for want of certainty come before those that are `low` for an innocent reason, and
+    between them those which something that is not in the image may explain: an analyst who reads the first
+    rows would else read what is explained anyway.
 
     Args:
         outcomes: findings in the order of the checks, which decides among equals
@@ -417,7 +418,7 @@ def _worst_first(outcomes: Sequence[Outcome]) -> List[Outcome]:
     placed.sort(
         key=lambda pair: (
             pair[0].rank[0],
-            pair[0].is_explained,
+            pair[0].explained,
             pair[0].rank[1],
             -len(checks.get(pair[0].process, ())),
         )
@@ -430,4 +431,4 @@ def _standing(outcome: Outcome) -> FindingOrder:
     finding, space = outcome.finding, outcome.finding.space
     process = space.layer_name, space.eprocess
     above = finding.severity != LOW
-    return FindingOrder(outcome.check.name, rank(finding), process, above, not above and finding.is_explained)
+    return FindingOrder(outcome.check.name, rank(finding), process, above, 0 if above else finding.explained)

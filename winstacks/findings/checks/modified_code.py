@@ -30,6 +30,7 @@ from ..code.products import (
     without_hook,
 )
 from ..code.relays import Hooked
+from ..code.stubs import LOADED, keeps_number
 from ..facts import CheckFacts
 from ..finding import NONE_KNOWN, OF_MEMORY, Check, Finding, FramePlace, frame_places, place_finding
 
@@ -50,8 +51,15 @@ _WRITABLE = 1 << 31
 _BESIDE = "the bytes may be of the function beside it: no function table in the image shows where it begins"
 _SAME = "the function has the bytes of its file; the process has a copy of the page for another reason"
 _ALIKE = "the others have the same bytes; whether the file has them is unknown: its page is not in the image"
+_ONLY_ELSEWHERE = f"{NONE_KNOWN}; the function has the bytes of its file, but others on its page do not"
+_OR_BESIDE = f"{NONE_KNOWN}; the bytes may be of the function beside it"
+_APART = 0x20
+"""From so many bytes between them on, changes count as two: different functions were changed."""
 _NEAR = 0x10
 """Bytes before and behind a frame that are of its function, whose start is unknown."""
+_SEVERAL = 2
+_BREAKPOINT = 1
+"""Bytes of `int3`, which debuggers write into functions."""
 _ONE_OTHER = "only one other process maps the file, and that one may be changed"
 
 
@@ -81,7 +89,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         assessment = facts.find_once(NAME, space, place.at, functools.partial(_assess, space, place, facts))
         if assessment is None:
             continue
-        if assessment.innocent == _SAME:
+        if assessment.innocent in (_SAME, _ONLY_ELSEWHERE):
             copies.append((place, assessment))
             continue
         told.add(place.at // PAGE_SIZE)
@@ -120,6 +128,8 @@ def _assess(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Option
     severity, innocent, leads = _explained(space, entry, comparison.ranges, facts)
     if severity == HIGH and beside:
         severity, innocent = LOW, _BESIDE
+        if _is_overwritten(space, comparison, facts):
+            severity, innocent = MEDIUM, _OR_BESIDE
     if severity == HIGH and _is_barrier(space, place, comparison.ranges, facts):
         severity, innocent = LOW, _BARRIER
     if severity == HIGH and (comparison.alike or not (comparison.others or comparison.file)):
@@ -156,7 +166,50 @@ def _unchanged(
     if comparison.split or (not whole.ranges and (whole.split or whole.alike)):
         # Changes that the other processes have on the page, too, are a product's.
         return None
+    if _is_overwritten(space, whole, facts):
+        return _Assessment(MEDIUM, _ONLY_ELSEWHERE, page, whole)
     return _Assessment(LOW, _SAME, page, comparison)
+
+
+def _is_overwritten(space: AddressSpace, found: Comparison, facts: CheckFacts) -> bool:
+    """Returns whether nothing explains some of the changed bytes on a page that a thread executes.
+
+    A product hooks several functions of a page, and each of its hooks leads somewhere. Bytes that lead
+    nowhere known may be an implant's. Several processes, or the file, must have others.
+    """
+    if found.alike or (found.others < _SEVERAL and not found.file):
+        return False
+    pieces = (piece for piece in _pieces(found.ranges) if piece[1] - piece[0] > _BREAKPOINT)
+    return any(_leads_nowhere_known(space, piece, facts) for piece in pieces)
+
+
+def _leads_nowhere_known(space: AddressSpace, piece: Tuple[int, int], facts: CheckFacts) -> bool:
+    """Returns whether nothing explains changed bytes: no hook that leads where it may, and no family.
+
+    A stub that keeps its number and goes on elsewhere is patched, as by a sandbox, and not overwritten; what
+    a relay that is not in the image does is unknown.
+    """
+    first, end = piece[0], min(piece[1], piece[0] + ENTRY)
+    read = _reader(space, facts)
+    target = follow_jumps(read, first, space.machine)
+    if target is not None and read(target, 1) is None:
+        return False
+    if any(keeps_number(read(start, LOADED) or b"") for start in (first, first - LOADED)):
+        return False
+    if _explained(space, first, ((first, end),), facts).severity != HIGH:
+        return False
+    return _program_of_all(space, ((first, end),), facts) is None
+
+
+def _pieces(changed: Ranges) -> List[Tuple[int, int]]:
+    """Returns changes that are close to each other as one."""
+    pieces: List[Tuple[int, int]] = []
+    for low, high in changed:
+        if pieces and low - pieces[-1][1] < _APART:
+            pieces[-1] = pieces[-1][0], high
+        else:
+            pieces.append((low, high))
+    return pieces
 
 
 def _is_near(at: int, changed: Ranges) -> bool:
@@ -324,8 +377,9 @@ CHECK = Check(
     (USER, WOW64),
     "A thread was interrupted in a function, or will return to it, whose bytes differ from those in "
     "most processes that map the same file: the function is hooked or overwritten.",
-    "high. medium if only the section of the file could be compared; and for a relay into a DLL outside "
-    "Windows' folder that only this process has. low if that section is writable; if the bytes are the "
+    "high. medium if only the section of the file could be compared; for a relay into a DLL outside "
+    "Windows' folder that only this process has; and if the function is as in its file, but other code on "
+    "its page is not, and leads nowhere known. low if that section is writable; if the bytes are the "
     "file's, and the DLL into which the hooks of other processes lead is not loaded; if all other processes "
     "with the DLL of a hook have it; for a private page whose function is as in its file; "
     "if the bytes may be of the function beside, because no function table is in the image; for write "

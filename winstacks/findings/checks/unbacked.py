@@ -31,7 +31,8 @@ from ..code.lostways import over_lost_pages
 from ..code.refused import refused_place
 from ..code.returns import settled
 from ..code.stubs import LONGEST, number_before, patched_stubs, start_of
-from ..code.surroundings import with_surroundings
+from ..code.surroundings import with_region, with_surroundings
+from ..code.unshown import unshown
 from ..facts import CheckFacts
 from ..finding import (
     NONE_KNOWN,
@@ -74,7 +75,9 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
 
 def _left_on(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields values that lead into such memory, on parts of a stack to which no walk leads for lost pages."""
+    shown = set()
     for left in leftovers(stack, facts):
+        shown.add(left.region)
         group = (stack.trace_id, left.region)
         memory = facts.memory(stack.space, left.address)
         evidence = ShortText(f"{memory}; the stack has the address at {left.slot:#x}", short_of(memory))
@@ -83,6 +86,13 @@ def _left_on(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
             facts.namer(stack.space).name(left.address).symbol,
         )
         yield finding._replace(group=group, how=SCAN)
+    for found in unshown(stack, shown, facts):
+        evidence = with_region(stack.space, found.address, facts)
+        finding = thread_finding(
+            *(stack, found.thread, LOW, POSSIBLE, evidence, found.innocent, found.address),
+            facts.namer(stack.space).name(found.address, return_address=False).symbol,
+        )
+        yield finding._replace(group=(stack.space.layer_name, found.region))
 
 
 def _is_view(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:
@@ -131,7 +141,9 @@ CHECK = Check(
     "called the code and it was interrupted before it used the stack; if the process registered a "
     "function table for the range and other modules than Windows' are on the stack, or a runtime's own list "
     "contains the range; for relays of hooks "
-    "that all processes have; for a sandbox's copies of stubs; and for frames that a scan found",
+    "that all processes have; for a sandbox's copies of stubs; for frames that a scan found; for values on a "
+    "stack to which no walk leads, if no call precedes the address; and for memory that nothing explains, "
+    "where a stack of its process is not in the image",
     "Runtimes that generate code (.NET, Java, JavaScript engines), sandboxes, and hooks of security "
     "products. If a runtime is only loaded, Innocent names it, and Confidence is lower.",
     "Dump the range with windows.vadinfo --dump; look at the frames around it with windows.callstacks.",

@@ -8,7 +8,8 @@ one that leads behind a call in private executable memory was left by code that 
 earlier.
 
 That is less than a frame: no caller is known, and the value may be old. So what explains code of no file in
-any way explains such a value.
+any way explains such a value. A value is less, too, if no call precedes it, as where memory is encrypted, and
+if the memory was executable and is not now, as while code sleeps: it is `low` then.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ from ...process.thread import TERMINATED, Thread
 from ...process.userstacks import UserStacks
 from ...stacklist.stack import StackRecord
 from ...stacks.decode.frames import LONGEST_CALL, is_call
-from ..facts import CheckFacts
+from ..facts import PROGRAMS, CheckFacts
 from ..finding import NONE_KNOWN
+from .closures import closure_target
 from .explanations import explained
 from .neighbours import has_much_code
-from .relays import of_relay
+from .relays import of_relay, product_in
 from .runtimes import contains_runtime
 
 _CUT = (
@@ -52,6 +54,13 @@ _NO_CODE = "the code there is not in the image, so whether a call precedes it is
 _NO_EXPORTS = "the exports of the program, which would show a runtime, are not in the image"
 _EXPORTS_LOST = words_that(Means.EXPORTS_LOST)
 _EXE = ".exe"
+_ASLEEP, _UNCALLED, _LOST, _CALLED = range(4)
+"""Kinds of memory to which a value leads: it was executable and is not now; no call precedes the address; the
+code is not in the image; a call precedes the address."""
+_WHY = {
+    _ASLEEP: "the memory was executable, and is not now",
+    _UNCALLED: "no call precedes the address: the value may be a pointer, or the code encrypted",
+}
 _BEFORE = 0x40
 """Bytes before a return address in which a relay has the address that it calls."""
 _REGIONS = f"{__name__}: regions"
@@ -80,22 +89,27 @@ def leftovers(stack: StackRecord, facts: CheckFacts) -> Iterator[Leftover]:
         return
     if thread.state == TERMINATED or not space.layer_name or not has_status(stack.status, *_CUT):
         return
-    targets = facts.find_once(_REGIONS, space, 0, lambda: _regions(space, facts))
+    targets = executable_regions(space, facts)
     starts = [vad.start for vad in targets]
     known = {frame.address for frame in stack.frames}
-    best: Dict[int, Tuple[bool, int, int]] = {}
+    best: Dict[int, Tuple[int, int, int]] = {}
     for slot, address in _values(stack, thread, facts) if targets else ():
         place = bisect.bisect(starts, address) - 1
         vad = targets[place] if place >= 0 and address < targets[place].end else None
-        if vad is None or address in known or not facts.executable(space, address):
+        if vad is None or address in known:
             continue
-        called = _is_called(space, address, facts)
-        if called is False or (vad.start in best and best[vad.start][0] >= bool(called)):
-            continue
-        best[vad.start] = bool(called), address, slot
-    for region, (called, address, slot) in best.items():
-        severity, innocent = _judged(space, address, called, facts)
-        yield Leftover(thread, address, slot, region, severity, innocent)
+        kind = _kind(space, address, facts)
+        if vad.start not in best or best[vad.start][0] < kind:
+            best[vad.start] = kind, address, slot
+    for region, (kind, address, slot) in best.items():
+        judged = _judged(space, address, kind, facts)
+        if judged is not None:
+            yield Leftover(thread, address, slot, region, *judged)
+
+
+def executable_regions(space: AddressSpace, facts: CheckFacts) -> List[Region]:
+    """Returns the executable regions of a process that are no image, ascending."""
+    return facts.find_once(_REGIONS, space, 0, lambda: _regions(space, facts))
 
 
 def _regions(space: AddressSpace, facts: CheckFacts) -> List[Region]:
@@ -122,15 +136,26 @@ def _values(stack: StackRecord, thread: Thread, facts: CheckFacts) -> Iterator[T
                 yield first + number * _SIZE, value
 
 
-def _is_called(space: AddressSpace, address: int, facts: CheckFacts) -> Optional[bool]:
-    """Returns whether a call precedes an address; None if the code there is not in the image."""
+def _kind(space: AddressSpace, address: int, facts: CheckFacts) -> int:
+    """Returns what kind of memory a value leads to."""
+    if not facts.executable(space, address):
+        return _ASLEEP
     code = facts.image.memory(space).read(address - LONGEST_CALL, LONGEST_CALL)
-    return None if code is None else is_call(code)
+    return _LOST if code is None else _CALLED if is_call(code) else _UNCALLED
 
 
-def _judged(space: AddressSpace, address: int, called: bool, facts: CheckFacts) -> Tuple[str, str]:
-    """Returns severity and explanation of code to which a value leads."""
+def _judged(space: AddressSpace, address: int, kind: int, facts: CheckFacts) -> Optional[Tuple[str, str]]:
+    """Returns severity and explanation of code to which a value leads.
+
+    None if the value may be data that something explains.
+    """
     severity, _, innocent = explained(space, address - 1, facts)
+    if kind in (_UNCALLED, _ASLEEP):
+        found = unexplained(space, address - 1, facts)
+        code = facts.image.memory(space).read(address, 1) if found is not None else None
+        if found is None or code is None or _is_closure(space, address, facts):
+            return None
+        return LOW, f"{found}; {_LEFT}; {_WHY[kind]}"
     if severity == LOW or not innocent.startswith(NONE_KNOWN):
         return LOW, f"{innocent}; {_LOADED}"
     served = of_relay(space, address - 1, facts)
@@ -138,10 +163,10 @@ def _judged(space: AddressSpace, address: int, called: bool, facts: CheckFacts) 
         return LOW, f"the relay of a hook that all processes have; the hook leads into {served}"
     if has_much_code(space, facts):
         return LOW, _MUCH
-    product = _product(space, address, facts) if called else None
+    product = _product(space, address, facts) if kind == _CALLED else None
     if product is not None:
         return LOW, f"code that calls {product}, as the relay of a hook does; {_LOADED}"
-    if not called:
+    if kind == _LOST:
         return LOW, f"{innocent}; {_LEFT}; {_NO_CODE}"
     for program in _programs(space, facts):
         if contains_runtime(program):
@@ -151,15 +176,36 @@ def _judged(space: AddressSpace, address: int, called: bool, facts: CheckFacts) 
     return MEDIUM, f"{innocent}; {_LEFT}"
 
 
+def unexplained(space: AddressSpace, at: int, facts: CheckFacts) -> Optional[str]:
+    """Returns the text of Innocent of memory of no file that nothing explains; None if something does."""
+    severity, _, innocent = explained(space, at, facts)
+    if severity == LOW or not innocent.startswith(NONE_KNOWN) or has_much_code(space, facts):
+        return None
+    if of_relay(space, at, facts) is not None or facts.runtimes(space, PROGRAMS):
+        return None
+    for program in _programs(space, facts):
+        if contains_runtime(program):
+            return None
+        if innocent == NONE_KNOWN and has_status(program.image.status, *_EXPORTS_LOST):
+            innocent = f"{innocent}, but {_NO_EXPORTS}"
+    return innocent
+
+
+def exports_lost(space: AddressSpace, facts: CheckFacts) -> bool:
+    """Returns whether the exports of the program, which would show a runtime, are not in the image."""
+    return any(has_status(program.image.status, *_EXPORTS_LOST) for program in _programs(space, facts))
+
+
+def _is_closure(space: AddressSpace, address: int, facts: CheckFacts) -> bool:
+    """Returns whether a value is the address of a closure: it is an argument, and no return address."""
+    target = closure_target(facts.image.memory(space).read, address, space.machine)
+    return target is not None and facts.namer(space).module_at(target) is not None
+
+
 def _product(space: AddressSpace, address: int, facts: CheckFacts) -> Optional[str]:
     """Returns the module outside Windows' folders whose address is in the code before a return address."""
     code = facts.image.memory(space).read(address - _BEFORE, _BEFORE) or b""
-    for at in range(len(code) - _SIZE + 1):
-        value = int.from_bytes(code[at : at + _SIZE], "little")
-        known_module = facts.namer(space).module_at(value) if facts.is_user(value) else None
-        if known_module is not None and not facts.of_windows(space, value):
-            return known_module.module.file
-    return None
+    return product_in(space, code, facts)
 
 
 def _programs(space: AddressSpace, facts: CheckFacts) -> Iterator[KnownModule]:

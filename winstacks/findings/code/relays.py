@@ -78,6 +78,17 @@ def of_relay(space: AddressSpace, at: int, facts: CheckFacts) -> Optional[str]:
     return None
 
 
+def product_in(space: AddressSpace, code: bytes, facts: CheckFacts) -> Optional[str]:
+    """Returns the module outside Windows' folders whose address is in some code; None if there is none."""
+    size = space.machine.pointer_size
+    for at in range(len(code) - size + 1):
+        value = int.from_bytes(code[at : at + size], "little")
+        known_module = facts.namer(space).module_at(value) if facts.is_user(value) else None
+        if known_module is not None and not facts.of_windows(space, value):
+            return known_module.module.file
+    return None
+
+
 def is_hooked(space: AddressSpace, at: int, facts: CheckFacts) -> bool:
     """Returns whether a hook of a Windows function leads into the region that holds an address."""
     vad = facts.vad(space, at)

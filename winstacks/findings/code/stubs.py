@@ -27,7 +27,7 @@ LONGEST = 0x17
 
 _LOAD = b"\x4c\x8b\xd1\xb8"
 """mov r10, rcx; mov eax, imm32."""
-_LOADED = len(_LOAD) + 4
+LOADED = len(_LOAD) + 4
 _DISTANCES = (0x0A, 0x14, LONGEST)
 """Distances from the start of a stub to its return address: Windows 7 to 8.1, and 10 by syscall and by int
 2Eh."""
@@ -54,7 +54,7 @@ def number_before(code: bytes) -> Optional[int]:
         if code[-2:] in ENTERING and len(code) >= distance:
             start = len(code) - distance
             if code[start : start + len(_LOAD)] == _LOAD:
-                return int.from_bytes(code[start + len(_LOAD) : start + _LOADED], "little")
+                return int.from_bytes(code[start + len(_LOAD) : start + LOADED], "little")
     return None
 
 
@@ -131,7 +131,7 @@ class PatchedStubs:
             if code is None:
                 continue
             loaded = numbers[place]
-            skipped = 0 if loaded is None else _LOADED
+            skipped = 0 if loaded is None else LOADED
             way = hops(self._memory.read, base + rva + skipped, Machine.AMD64)
             number = _between(numbers, place) if loaded is None else loaded
             if way and number is not None:
@@ -146,15 +146,20 @@ class PatchedStubs:
             at = data.find(_LOAD)
             while at >= 0 and len(found) < _MOST_STUBS:
                 found.append((start + at - base, f"the stub at {start + at:#x}"))
-                at = data.find(_LOAD, at + _LOADED)
+                at = data.find(_LOAD, at + LOADED)
         return found
+
+
+def keeps_number(code: bytes) -> bool:
+    """Returns whether a stub still loads its number, in the bytes from its start on."""
+    return code.startswith(_LOAD)
 
 
 def _number(code: Optional[bytes]) -> Optional[int]:
     """Returns the number that code loads first; None if it loads none, or cannot be read."""
     if code is None or not code.startswith(_LOAD):
         return None
-    return int.from_bytes(code[len(_LOAD) : _LOADED], "little")
+    return int.from_bytes(code[len(_LOAD) : LOADED], "little")
 
 
 def _between(numbers: Sequence[Optional[int]], place: int) -> Optional[int]:

@@ -43,6 +43,12 @@ def with_surroundings(stack: StackRecord, place: FramePlace, facts: CheckFacts) 
     return ShortText("; ".join((memory, *words)), short_of(memory))
 
 
+def with_region(space: AddressSpace, at: int, facts: CheckFacts) -> ShortText:
+    """Returns the memory at an address in words, and its region; the short form has the memory alone."""
+    memory = facts.memory(space, at)
+    return ShortText("; ".join((memory, *_region(space, at, facts))), short_of(memory))
+
+
 def _neighbours(stack: StackRecord, place: FramePlace) -> Iterator[str]:
     outer = find_place(stack, place.number + 1)
     if outer is not None:

@@ -96,11 +96,35 @@ def test_a_function_to_which_a_call_returns(name: str, rva: int) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("rva", [0x1800, STUB.rva - 0x80])
-def test_a_copy_of_a_page_whose_other_functions_were_changed_is_low(name: str, rva: int) -> None:
+def test_a_page_with_code_that_nothing_explains_is_medium_where_a_thread_runs_beside_it(
+    name: str, rva: int
+) -> None:
     row = only(found(changed(name, rva, OTHER_CODE).image(), CHECK))
-    assert (row["Severity"], row["PID"], row["Frame"] is not None) == ("low", 1000, True)
+    assert (row["Severity"], row["PID"], row["Frame"] is not None) == ("medium", 1000, True)
+    assert row["Evidence"].startswith("64 bytes differ from most of 2 processes")
+    assert "others on its page do not" in row["Innocent"]
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(("data", "beside"), [(b"\xcc", 2), (OTHER_CODE, 1)])
+def test_a_breakpoint_beside_it_or_one_other_process_is_low(name: str, data: bytes, beside: int) -> None:
+    row = only(found(changed(name, 0x1800, data, beside=beside).image(), CHECK))
+    assert row["Severity"] == "low"
     assert row["Evidence"].startswith("a private copy of the page; in ntdll.dll, the file \\Windows")
     assert row["Innocent"].startswith("the function has the bytes of its file")
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["4c8bd1 b855000000 48ba0000341200000000 ffe2", "e900000010"],
+    ids=["a stub that keeps its number", "a jump to a relay that is not in the image"],
+)
+def test_a_hook_beside_it_is_low(code: str) -> None:
+    row = only(found(changed("win10-x64", 0x1800, bytes.fromhex(code)).image(), CHECK))
+    assert (row["Severity"], row["Innocent"].startswith("the function has the bytes of its file")) == (
+        "low",
+        True,
+    )
 
 
 @pytest.mark.parametrize("name", ALL)

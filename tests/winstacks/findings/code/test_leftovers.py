@@ -111,3 +111,30 @@ def test_much_generated_code_explains_it() -> None:
     _kernel_stack(program, next(thread for thread in program.process.threads if thread.tid == shown.tid))
     row = only(found(image, "unbacked"))
     assert (row["Severity"], "much generated code" in row["Innocent"]) == ("low", True)
+
+
+def _masked(program: Program, code: int) -> None:
+    program.process.space.write(code, b"\x5a" * 0x2000)
+
+
+def _asleep(program: Program, code: int) -> None:
+    program.process.space.tables.forbid_execution(code)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [(_masked, "no call precedes the address"), (_asleep, "the memory was executable, and is not now")],
+)
+@pytest.mark.parametrize(("files", "count"), [((), 1), (("clr.dll",), 0)])
+def test_a_value_that_leads_to_hidden_code_is_low_unless_something_explains_it(
+    change: Callable[[Program, int], None], why: str, files: tuple[str, ...], count: int
+) -> None:
+    host = Host64("win10-x64")
+    program = host.program("victim.exe", *files, functions="main Work")
+    code = program.jitted(protection=EXECUTE_READWRITE)
+    change(program, code)
+    shown = program.waits(Private(code), SLEEP, start="main")
+    image = host.kernel.image()
+    _kernel_stack(program, next(thread for thread in program.process.threads if thread.tid == shown.tid))
+    rows = [row for row in found(image, "unbacked") if why in row["Innocent"]]
+    assert [(row["Severity"], row["Confidence"]) for row in rows] == [("low", "possible")] * count
