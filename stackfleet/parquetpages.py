@@ -92,7 +92,7 @@ class Group(NamedTuple):
 
 
 class Footer(NamedTuple):
-    """What a file says of itself."""
+    """The FileMetaData of a file."""
 
     rows: int
     groups: list[Group]

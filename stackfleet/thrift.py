@@ -26,7 +26,7 @@ def structure(data: bytes, at: int = 0, depth: int = 0) -> tuple[Fields, int]:
 
     Raises:
         IndexError: the data ends before
-        ValueError: it is none, is deep, or has a field twice, of which a reader takes parts of both
+        ValueError: it is none, is deep, or has a field twice: a reader may take parts of both
     """
     if depth > _DEEPEST:
         raise ValueError("deep structures")

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 from typing import FrozenSet, Iterator, List, NamedTuple, Optional, Set, Tuple
 
@@ -42,6 +43,11 @@ _NOTHING = Verdict(HIGH, NONE_KNOWN, frozenset())
 
 _PARENT = "InheritedFromUniqueProcessId"
 _UNPACKED = "the section is writable: programs that unpack themselves write there"
+_DECRYPTED = (
+    "the file's page has no code but random bytes: the program decrypts itself, as copy protection does"
+)
+_MOST_ALIKE = PAGE_SIZE // 64
+"""The most bytes of one value on an encrypted page: 16 are expected. Code has hundreds of some values."""
 _BARRIER = "CLR rewrites its write barriers to fit its heap"
 _BARRIERS = ("JIT_WriteBarrier", "JIT_CheckedWriteBarrier", "JIT_ByRefWriteBarrier")
 """Source: the .NET runtime (described: dotnet/runtime, `StompWriteBarrierEphemeral`)."""
@@ -231,7 +237,8 @@ def _is_barrier(space: AddressSpace, place: FramePlace, changed: Ranges, facts: 
 def _by_the_section(space: AddressSpace, at: int, innocent: str, facts: CheckFacts) -> Tuple[str, str]:
     """Returns severity and explanation of code that could be compared only with the section of the file.
 
-    Whether the section is writable is read from the file's headers, which no process can write.
+    Whether the section is writable is read from the file's headers, which no process can write. Nor can one
+    write the page of the file: where that is encrypted, the file had no code there that could be overwritten.
     """
     mapping, original = facts.copies.mapping(space, at), facts.copies.original(space, at)
     if mapping is None or original is None:
@@ -244,7 +251,16 @@ def _by_the_section(space: AddressSpace, at: int, innocent: str, facts: CheckFac
     for section in headers.sections:
         if section.start <= rva < section.end and section.characteristics & _WRITABLE:
             return LOW, _UNPACKED
-    return MEDIUM, innocent
+    page = rva // PAGE_SIZE * PAGE_SIZE
+    theirs, mine = original.read(page, PAGE_SIZE), facts.copies.read(space, at - rva + page, PAGE_SIZE)
+    if theirs is None or mine is None or not _is_random(theirs) or _is_random(mine):
+        return MEDIUM, innocent
+    return LOW, _DECRYPTED
+
+
+def _is_random(page: bytes) -> bool:
+    """Returns whether no value of a byte is frequent on a page, as in encrypted data."""
+    return max(collections.Counter(page).values()) <= _MOST_ALIKE
 
 
 def _explained(space: AddressSpace, entry: int, changed: Ranges, facts: CheckFacts) -> Verdict:
@@ -379,9 +395,10 @@ CHECK = Check(
     "most processes that map the same file: the function is hooked or overwritten.",
     "high. medium if only the section of the file could be compared; for a relay into a DLL outside "
     "Windows' folder that only this process has; and if the function is as in its file, but other code on "
-    "its page is not, and leads nowhere known. low if that section is writable; if the bytes are the "
-    "file's, and the DLL into which the hooks of other processes lead is not loaded; if all other processes "
-    "with the DLL of a hook have it; for a private page whose function is as in its file; "
+    "its page is not, and leads nowhere known. low if that section is writable, or the page encrypted in "
+    "the file; if the bytes are the file's, and the DLL into which the hooks of other processes lead is not "
+    "loaded; if all other processes with the DLL of a hook have it; for a private page whose function is as "
+    "in its file; "
     "if the bytes may be of the function beside, because no function table is in the image; for write "
     "barriers of CLR; if the first bytes jump into another image, or through private code into an image in "
     "all processes, or elsewhere in every child of a program that starts itself; and "

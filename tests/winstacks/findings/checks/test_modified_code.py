@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pathlib
+import random
 import re
 import struct
 from typing import Any, Dict, List, Optional, Tuple
@@ -472,6 +473,43 @@ def test_without_a_second_process_the_section_is_compared(
     row = only(found(image, CHECK))
     assert (row["Severity"], row["Confidence"]) == (severity, "likely")
     assert "differ from the section of the file, which no other process maps" in row["Evidence"]
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("beside", [0, 2])
+@pytest.mark.parametrize(
+    ("of_file", "of_process", "severity"),
+    [
+        ("random", "code", "low"),
+        ("half", "code", "medium"),
+        ("code", "random", "medium"),
+        ("random", "other", "medium"),
+    ],
+)
+def test_a_program_that_decrypts_itself(
+    name: str, beside: int, of_file: str, of_process: str, severity: str
+) -> None:
+    """The file's page is encrypted. A page that is masked now was not decrypted."""
+    forged = FindingImage(name)
+    module = forged.stacks.modules["app"]
+    page, space = module.base + MAIN.rva // PAGE * PAGE, forged.app.space
+    code = space.read(page, PAGE)
+    cipher = [random.Random(f"{name} {seed}").randbytes(PAGE) for seed in range(2)]
+    pages = {
+        "random": cipher[0],
+        "other": cipher[1],
+        "code": code,
+        "half": cipher[0][: PAGE // 2].ljust(PAGE, b"\0"),
+    }
+    space.write_file(page, pages[of_file])
+    space.write(page, pages[of_process])
+    for number in range(beside):
+        forged.beside(f"other{number}.exe", 2000 + 4 * number)
+    rows = [row for row in found(forged.image(), CHECK) if row["PID"] == forged.app.pid]
+    assert {row["Severity"] for row in rows} == {severity}
+    assert all(
+        row["Innocent"].startswith("the file's page has no code") == (severity == "low") for row in rows
+    )
 
 
 @pytest.mark.parametrize("name", ALL)
