@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The check `start_mismatch`: a thread was started in private memory."""
+"""The check `start_mismatch`: a thread was started in private memory, or in no module of the kernel."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Iterator, Optional
 
 from ...columns.words import (
     IMAGE,
+    KERNEL,
     LIKELY,
     LOW,
     MEDIUM,
+    NONE,
     POSSIBLE,
     PRIVATE,
     THREAD_KINDS,
@@ -39,6 +41,8 @@ _GROUND = ("BaseThreadInitThunk", "RtlUserThreadStart")
 _OTHER = "a start routine that continues in another module, such as a runtime"
 _FOUR_GB = 1 << 32
 _FREED = "the module of the start routine was unloaded"
+_DAMAGED = "a module that the damaged list of modules lacks"
+_LOADED_ITSELF = "code that a driver loads itself (VirtualBox's VMMR0)"
 
 
 def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
@@ -47,7 +51,10 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     start = None if thread is None else thread.win32_start_address
     if thread is not None and not start and not facts.image.table_name:
         facts.leave_out(NAME, _NO_START, f"TID {thread.tid}")
-    if thread is None or not start or not facts.is_user(start) or thread.state == TERMINATED:
+    if thread is None or not start or thread.state == TERMINATED:
+        return
+    if not facts.is_user(start):
+        yield from _in_kernel(stack, thread, facts.image.machine.canonical(start), facts)
         return
     if not _keeps_start_address(facts) or thread.unusable or not thread.space.layer_name:
         return
@@ -76,6 +83,24 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
             yield _start_finding(
                 stack, thread, start, name.symbol, LOW, POSSIBLE, f"{_OTHER}: {first.shown}", facts
             )
+
+
+def _in_kernel(stack: StackRecord, thread: Thread, start: int, facts: CheckFacts) -> Iterator[Finding]:
+    """Yields a thread of the kernel that was started in no module.
+
+    Win32StartAddress equals StartAddress there: where Windows overwrites it, the two differ.
+    """
+    if stack.kind != KERNEL or thread.unusable or thread.start_address != thread.win32_start_address:
+        return
+    name = facts.namer(stack.space).name(start, return_address=False)
+    if name.backing != NONE:
+        return
+    unsure = bool(name.status)
+    innocent = _DAMAGED if unsure else _LOADED_ITSELF
+    severity, confidence = (LOW, POSSIBLE) if unsure else (MEDIUM, LIKELY)
+    evidence = f"Win32StartAddress {start:#x}, {facts.memory(stack.space, start)}"
+    finding = thread_finding(stack, thread, severity, confidence, evidence, innocent, start, name.symbol)
+    yield finding._replace(group=(stack.space.layer_name, start), of_threads=True)
 
 
 def _half(space: AddressSpace, start: int, facts: CheckFacts) -> AddressSpace:
@@ -160,11 +185,13 @@ CHECK = Check(
     "T1055",
     THREAD_KINDS,
     "Win32StartAddress of a thread is in memory that belongs to no file; or the outermost function of the "
-    "stack called another image than the one with the start address.",
-    "medium if the start address is in private or unmapped memory; low if the process registered a "
-    "function table for that range, if a runtime is loaded and the list of function tables is not in the "
-    "image, if a runtime's own list contains the range, if the code there jumps "
-    "into a module as closures do, and if only the first frame is in another image",
+    "stack called another image than the one with the start address; or Win32StartAddress of a thread of the "
+    "kernel is in no module.",
+    "medium if the start address is in private or unmapped memory, or in no module of the kernel; low if the "
+    "kernel's list of modules is damaged or absent, if the process registered a function table for that "
+    "range, if a runtime is loaded and the list of function tables is not in the image, if a runtime's own "
+    "list contains the range, if the code there jumps into a module as closures do, and if only the first "
+    "frame is in another image",
     "Runtimes start threads in code that they generated; the module with the start address may have "
     "been unloaded.",
     "Look at the memory of the start with windows.vadinfo, and at the thread with windows.callstacks --tid.",

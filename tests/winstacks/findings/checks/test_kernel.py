@@ -17,12 +17,12 @@ from tests.forge.paging import State
 from tests.forge.process import Process
 from tests.forge.stacks64 import Stack64
 from tests.support.clean.host64 import WAITING, Host64
-from tests.support.findingimages import ALL, X64, FindingImage, answered, found, severities
+from tests.support.findingimages import ALL, TID, X64, FindingImage, answered, found, severities
 from tests.support.only import only
 from tests.support.tracedkernels import new_kernel, put_database, traces_of
 from winstacks.findings.checks import hidden, kernel_no_module
 
-NO_MODULE, UNLOADED, HIDDEN = "kernel_no_module", "kernel_unloaded", "hidden"
+NO_MODULE, UNLOADED, HIDDEN, START = "kernel_no_module", "kernel_unloaded", "hidden", "start_mismatch"
 AWAY = 0x9000000
 """Where no module is, behind the kernel's base."""
 
@@ -51,6 +51,28 @@ def test_a_thread_that_returns_to_no_module(name: str) -> None:
         "kernel",
     )
     assert row["Symbol"] == "<no-module>"
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("where", ["no module", "ntoskrnl", "message"])
+def test_a_thread_of_the_kernel_that_was_started_in_no_module(name: str, where: str) -> None:
+    """Before Vista the ID of a message may stand in the place of Win32StartAddress."""
+    forged = FindingImage(name)
+    start = forged.kernel.base + (0x1000 if where == "ntoskrnl" else AWAY)
+    forged.thread.ethread["StartAddress"] = start - 8 * (where == "message")
+    forged.thread.ethread["Win32StartAddress"] = start
+    rows = found(forged.image(), START)
+    if where != "no module":
+        assert rows == []
+        return
+    row = only(rows)
+    assert (row["Severity"], row["Confidence"], row["TID"], row["Kind"]) == (
+        "medium",
+        "likely",
+        TID,
+        "kernel",
+    )
+    assert (row["Address"], row["Symbol"]) == (start % (1 << 48), "<no-module>")
 
 
 @pytest.mark.parametrize("name", X64)
