@@ -24,6 +24,10 @@ from .images import Image
 from .measure import RunFailedError, arguments_of
 
 COMMANDS = (
+    "windows.tracereport",
+    "windows.tracegraph",
+    "windows.waits",
+    "windows.trapframes",
     "windows.callstacks",
     "windows.traces",
     "windows.tracefindings",
