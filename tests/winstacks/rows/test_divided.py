@@ -13,7 +13,7 @@ from unittest import mock
 
 import pytest
 from volatility3.framework import constants
-from volatility3.plugins.windows import traceframes, tracegraph, traceimage, tracereport, traces
+from volatility3.plugins.windows import traceframes, tracegraph, traceimage, tracereport, traces, tracewaits
 
 from tests.forge import context, sample
 from tests.forge.context import Opened
@@ -38,6 +38,7 @@ FLAT = {
     "traces": traces.StackTraces,
     "traceframes": traceframes.TraceFrames,
     "traceimage": traceimage.TraceImage,
+    "tracewaits": tracewaits.TraceWaits,
 }
 PLUGINS: Dict[str, Any] = {
     **{
@@ -303,6 +304,7 @@ def test_no_worker_is_forked_where_options_need_one_process(opened: Opened, log:
             ("callstacks", {"unique": True}),
             ("heaptraces", {"summary": True}),
             ("gflags", {"workers": 1}),
+            ("tracewaits", {"tid": [0x10000]}),
             ("trapframes", {"scan_stacks": True}),
             ("trapframes", {"scan_threads": True}),
             ("trapframes", {"processors": True}),
