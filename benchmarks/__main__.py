@@ -45,6 +45,7 @@ BENCHMARKS: Dict[str, Callable[[pathlib.Path], List[Line]]] = {
     "smalldumps": smalldumps.lines,
     "drawing": drawing.lines,
     "holding": holding.lines,
+    "rows": holding.rows,
     "hostilefiles": hostilefiles.lines,
     "growth": growth.lines,
     "startup": startup.lines,

@@ -83,7 +83,7 @@ class Drawing:
         return taken
 
     def merge(self, tree: PrefixTree, kinds: Dict[str, KindFigures]) -> None:
-        """Adds the tree and the totals of another drawing: those of the stacks that follow."""
+        """Adds the tree and the totals of another drawing, whose stacks follow."""
         weights = self.tree.merge(tree)
         for kind, figures in kinds.items():
             known = self.kinds.get(kind, KindFigures())

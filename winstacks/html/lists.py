@@ -113,7 +113,7 @@ class PageLists:
             self._cut_heaps()
 
     def merge(self, other: PageLists) -> None:
-        """Adds the threads and heaps of other lists: those of the stacks that follow."""
+        """Adds the threads and heaps of other lists, whose stacks follow."""
         self.cut += other.cut
         texts, number = other._texts.all, self._texts.number
         for thread in other._threads:

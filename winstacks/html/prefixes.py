@@ -150,7 +150,7 @@ class PrefixTree:
         return self.add([*levels, *(frames or [self._none])], weight)
 
     def merge(self, other: PrefixTree) -> Dict[str, int]:
-        """Adds the stacks of another tree: those that follow the stacks of this one.
+        """Adds the stacks of another tree, which follow the stacks of this one.
 
         Returns:
             the weights that were added, by the kind of the stacks

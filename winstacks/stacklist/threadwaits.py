@@ -131,7 +131,7 @@ class ThreadWaits:
         return taken
 
     def merge(self, found: Any) -> None:
-        """Adds waits that were taken from another list: those of the threads that follow."""
+        """Adds waits that were taken from another list, whose threads follow."""
         shown, processes = found
         self._shown += shown
         self._processes += processes

@@ -271,7 +271,7 @@ class TrapStates:
     def of_threads(
         self, listed: Iterable[Thread], scan_stacks: bool = False, complete: Optional[Complete] = None
     ) -> Iterator[TrapState]:
-        """Yields the register states of threads; the arguments are those of `list_states`."""
+        """Yields the register states of threads; `list_states` explains the arguments."""
         for thread in listed:
             if thread.processor is not None:
                 self._running[thread.processor] = thread

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What several processes drew and listed is what one would have, up to each limit."""
+"""Trees and lists of several processes are the tree and the lists of one, up to each limit."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_joined_trees_are_one_tree(seed: int, most: int) -> None:
     if most == 1 << 22:
         assert _contents(joined) == _contents(one)
     else:
-        # A part that is cut alone is cut in the whole: no weight is lost, and all that is cut is said to be.
+        # A part that is cut alone is cut in the whole: no weight is lost, and `cut` counts what is cut.
         assert (joined.total, joined.boxes) == (one.total, one.boxes)
         assert joined.cut >= one.cut
         assert sum(weight for names, weight, _ in joined.stacks() if names[2:] == [0]) == joined.cut
