@@ -11,6 +11,7 @@ from typing import Callable, Dict, List
 
 from . import (
     checks,
+    cores,
     decoding,
     drawing,
     dumps,
@@ -50,6 +51,7 @@ BENCHMARKS: Dict[str, Callable[[pathlib.Path], List[Line]]] = {
     "growth": growth.lines,
     "startup": startup.lines,
     "machine": realsize.lines,
+    "cores": cores.lines,
     "processes": realprocesses.lines,
 }
 
