@@ -11,6 +11,7 @@ from typing import Callable, Dict, List
 
 from . import (
     checks,
+    cores,
     decoding,
     drawing,
     dumps,
@@ -45,10 +46,12 @@ BENCHMARKS: Dict[str, Callable[[pathlib.Path], List[Line]]] = {
     "smalldumps": smalldumps.lines,
     "drawing": drawing.lines,
     "holding": holding.lines,
+    "rows": holding.rows,
     "hostilefiles": hostilefiles.lines,
     "growth": growth.lines,
     "startup": startup.lines,
     "machine": realsize.lines,
+    "cores": cores.lines,
     "processes": realprocesses.lines,
 }
 

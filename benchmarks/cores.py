@@ -2,6 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The option --workers on the forged machine: `python3 -m benchmarks.cores FOLDER` of `benchmarks.machine`.
 
+`python3 -m benchmarks cores` does it once on a fifth of the machine, or on the one in STACKTRACES_MACHINE.
+
 One process and two workers run in turns. The clock says what a user waits on this machine, whatever else it
 does; the loads beside it say what else that was. Processor seconds of each process do not depend on that, and
 give the clock of a machine with so many free processors (`simulated`).
@@ -20,10 +22,16 @@ import sys
 import tempfile
 from typing import Dict, List, NamedTuple
 
+from . import machine
 from .images import Image
 from .measure import RunFailedError, arguments_of
+from .results import AT_MOST, Line
 
 COMMANDS = (
+    "windows.tracereport",
+    "windows.tracegraph",
+    "windows.waits",
+    "windows.trapframes",
     "windows.callstacks",
     "windows.traces",
     "windows.tracefindings",
@@ -33,6 +41,9 @@ COMMANDS = (
 )
 _HERE = pathlib.Path(__file__).resolve().parent
 RUNS = 3
+_PART = 0.2
+ON_EIGHT = 0.2
+"""Most of the time of one process that eight free processors should need."""
 
 
 class Parts(NamedTuple):
@@ -81,6 +92,29 @@ def run(image: Image, command: str, workers: int) -> Parts:
     return Parts(**figures)
 
 
+def lines(folder: pathlib.Path) -> List[Line]:
+    """Measures each command once, with one process and with two workers, by processor time."""
+    known = os.environ.get("STACKTRACES_MACHINE")
+    image = machine_in(pathlib.Path(known)) if known else machine.make(folder, _PART)[1]
+    size = f"{image.file.stat().st_size >> 30} GB"
+    found = []
+    for command in COMMANDS:
+        one, two = run(image, command, 1), run(image, command, 2)
+        what = f"`{command}`, {size}"
+        serial = (two.before + two.after) / one.processor
+        seconds = f"{two.before:.1f} s + {two.after:.1f} s / {one.processor:.1f} s"
+        found.append(Line(what, "one process: serial share", serial, None, AT_MOST, seconds))
+        shares = f"workers {two.workers:.1f} s; on 2: {two.simulated(2) / one.processor:.2f}"
+        ratio = two.simulated(8) / one.processor
+        found.append(Line("the same", "simulated on 8 processors", ratio, ON_EIGHT, AT_MOST, shares))
+    return found
+
+
+def machine_in(folder: pathlib.Path) -> Image:
+    """Returns the machine that `benchmarks.machine` left in a folder."""
+    return Image(folder / "image.raw", folder / "symbols", folder / "cache")
+
+
 def table(image: Image, commands: List[str], runs: int) -> str:
     """Returns the figures of some commands as a Markdown table."""
     rows = [
@@ -112,8 +146,7 @@ def main() -> None:
     parser.add_argument("commands", nargs="*", help="of the plugins; all of the list if none is named")
     parser.add_argument("--runs", type=int, default=RUNS, help=f"pairs of each command, {RUNS} by default")
     arguments = parser.parse_args()
-    folder = arguments.folder.resolve()
-    image = Image(folder / "image.raw", folder / "symbols", folder / "cache")
+    image = machine_in(arguments.folder.resolve())
     now = datetime.datetime.now(datetime.timezone.utc)
     load = os.getloadavg()
     found = table(image, arguments.commands or list(COMMANDS), arguments.runs)

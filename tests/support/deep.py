@@ -143,7 +143,7 @@ FIRST: Dict[str, int] = {
     "tests/winstacks/names/decode/test_peimage.py::test_pages_of_a_moved_program_are_as_pefile_maps_them": 1,
     "tests/winstacks/names/test_modulefiles.py::test_what_memory_has_otherwise_is_said": 4,
     "tests/winstacks/names/test_sections.py::test_a_page_of_its_own_that_is_out_is_missing": 6,
-    "tests/winstacks/rows/test_divided.py::test_rows_and_warnings_are_those_of_one_process": 8,
+    "tests/winstacks/rows/test_divided.py::test_rows_and_warnings_are_those_of_one_process": 11,
     "tests/winstacks/stacklist/test_machine.py::test_the_symbols_of_real_kernels_lead_to_all_of_it": 3,
     "tests/winstacks/stacks/decode/test_truth_arm64.py::test_walker_is_right_and_sure_at_each_point": 4,
     "tests/winstacks/stacks/test_files.py::test_files_bring_back_the_frames_that_are_lost": 0,

@@ -29,6 +29,7 @@ class TraceReport(interfaces.plugins.PluginInterface):
             options.sha256(),
             options.fetch_symbols(),
             options.binaries(),
+            options.workers(),
             options.OutputFolderRequirement(),
         ]
 

@@ -27,6 +27,7 @@ class TraceWaits(interfaces.plugins.PluginInterface):
             *options.shown("tracewaits"),
             options.fetch_symbols(),
             options.binaries(),
+            options.workers(),
         ]
 
     def run(self) -> interfaces.renderers.TreeGrid:

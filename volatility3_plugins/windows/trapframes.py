@@ -41,6 +41,7 @@ class TrapFrames(interfaces.plugins.PluginInterface):
             *options.shown("trapframes"),
             options.fetch_symbols(),
             options.binaries(),
+            options.workers(),
         ]
 
     def run(self) -> interfaces.renderers.TreeGrid:

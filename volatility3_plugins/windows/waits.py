@@ -32,6 +32,7 @@ class WaitChains(interfaces.plugins.PluginInterface):
             *options.shown("waits"),
             options.fetch_symbols(),
             options.binaries(),
+            options.workers(),
         ]
 
     def run(self) -> interfaces.renderers.TreeGrid:

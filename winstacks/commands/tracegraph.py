@@ -27,7 +27,10 @@ TITLE = "flame graph of its stacks"
 class TraceGraph(FlatCommand):
     """The work of `windows.tracegraph`."""
 
-    joins = True
+    def __init__(self, plugin: interfaces.plugins.PluginInterface) -> None:
+        super().__init__(plugin)
+        # A thread counts once, whatever lists have it: only the first process knows all of them.
+        self.joins = plugin.config["weight"] == drawing.THREADS
 
     def divides(self) -> bool:
         return True
@@ -43,6 +46,15 @@ class TraceGraph(FlatCommand):
     def rows(self, item: StackRecord, frames: Sequence[NamedFrame]) -> Iterator[Row]:
         self._drawn.add(item)
         return iter(())
+
+    def take(self) -> Any:
+        drawn = self._drawn.take()
+        return drawn, super().take()
+
+    def merge(self, counted: Any) -> None:
+        drawn, others = counted
+        super().merge(others)
+        self._drawn.merge(*drawn)
 
     def finish(self) -> Iterator[Row]:
         weight, tree = self.config["weight"], self._drawn.tree

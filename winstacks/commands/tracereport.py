@@ -7,23 +7,28 @@ from __future__ import annotations
 import datetime
 import shlex
 import sys
-from functools import cached_property
-from typing import Iterable, Iterator, List, Tuple
+from functools import cached_property, partial
+from typing import Any, Iterable, Iterator, List, Tuple
 
 from volatility3.framework import interfaces
 
 from ..findings.registry import Findings
 from ..html import htmlpage
 from ..html.report import Report
-from ..html.waitpart import held_locks, waits_part
+from ..html.waitpart import HeldLocks, waits_part
 from ..locks.lister import LockLister
+from ..locks.lock import Listed
 from ..memory.decode.statuscodes import StatusCode
+from ..memory.image import AddressSpace
+from ..process.spaces import AddressSpaces
 from ..rows import graph, requested
 from ..rows.checking import CheckingCommand
+from ..rows.divided import WorkerPortion
 from ..rows.grid import Row
 from ..stacklist.imagefacts import Warnings, gather, identity
 from ..stacklist.stack import StackRecord
 from ..stacklist.threadwaits import ThreadWaits
+from ..tracedb.gap import gap
 
 
 class TraceReport(CheckingCommand):
@@ -34,7 +39,7 @@ class TraceReport(CheckingCommand):
 
     def __init__(self, plugin: interfaces.plugins.PluginInterface) -> None:
         super().__init__(plugin)
-        self._report, self._warnings = Report(), Warnings()
+        self._report, self._warnings, self._held = Report(), Warnings(), HeldLocks()
 
     @cached_property
     def findings(self) -> Findings:
@@ -44,13 +49,59 @@ class TraceReport(CheckingCommand):
     def _waits(self) -> ThreadWaits:
         return ThreadWaits(self.symbolizer, self.named, self.pids)
 
-    def divides(self) -> bool:
-        # A chain of waits can lead through any process: it needs the threads of all of them.
-        return False
+    @cached_property
+    def _locks(self) -> LockLister:
+        return LockLister(self.image, self.databases)
+
+    @cached_property
+    def _spaces(self) -> List[AddressSpace]:
+        return list(AddressSpaces.list_spaces(self.image, self.pids))
 
     def items(self, step: StackRecord) -> Iterable[StackRecord]:
         self._report.add(step)
         return ()
+
+    def portions(self) -> List[WorkerPortion]:
+        if self.image.kernel in self._spaces:
+            # Waits of each process ask for the kernel's locks: every worker has them, and none lists them.
+            self._list_locks(self.image.kernel)
+        return super().portions() + [
+            WorkerPortion(
+                f"Reading the locks of process {space.pid_text}",
+                f"the locks of process {space.pid_text}",
+                partial(self._hold, space),
+                partial(self._lose_locks, space),
+            )
+            for space in self._spaces
+        ]
+
+    def _list_locks(self, space: AddressSpace) -> List[Listed]:
+        return list(self.image.possible(self._locks.list_locks(space)))
+
+    def _hold(self, space: AddressSpace) -> Iterable[StackRecord]:
+        """Adds the locks of an address space. No stack belongs to them."""
+        self._held.add(self._list_locks(space))
+        return ()
+
+    def _lose_locks(self, space: AddressSpace) -> Iterable[StackRecord]:
+        self._held.add([gap(space, StatusCode.WORKER_ENDED)])
+        return ()
+
+    def steps(self) -> Iterator[StackRecord]:
+        yield from super().steps()
+        for space in self._spaces:
+            yield from self._hold(space)
+
+    def take(self) -> Any:
+        held, self._held = self._held, HeldLocks()
+        return self._report.take(), self._waits.take(), held, super().take()
+
+    def merge(self, counted: Any) -> None:
+        report, waits, held, others = counted
+        super().merge(others)
+        self._report.merge(report)
+        self._waits.merge(waits)
+        self._held.merge(held)
 
     def generate(self) -> Iterator[Row]:
         with self._warnings:
@@ -59,8 +110,7 @@ class TraceReport(CheckingCommand):
     def finish(self) -> Iterator[Row]:
         report = self._report
         found = self.findings.found()
-        held = held_locks(self.image, LockLister(self.image, self.databases), self.pids)
-        waiting = waits_part(self._waits.rows(), self._waits.chains, held)
+        waiting = waits_part(self._waits.rows(), self._waits.chains, self._held)
         facts = gather(self.image, self.totals, self._warnings, self.option("sha256"))
         paths = [file.shown for file in self.image.service(identity).files]
         title = htmlpage.page_title("report on its stacks", paths, facts["ComputerName"])

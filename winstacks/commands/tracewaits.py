@@ -3,7 +3,7 @@
 """The work of `windows.tracewaits`."""
 
 from functools import cached_property
-from typing import Iterator
+from typing import Any, Iterator
 
 from ..columns.words import THREAD_KINDS
 from ..rows.flat import FlatCells, WaitCommand
@@ -21,6 +21,18 @@ class TraceWaits(WaitCommand):
     @cached_property
     def stacks_wanted(self) -> StackFilter:
         return StackFilter(THREAD_KINDS, self.pids, tuple(self.config.get("tid") or ()))
+
+    def divides(self) -> bool:
+        # With --tid all threads are read once more, after those whose rows are shown.
+        return not self.stacks_wanted.tids
+
+    def take(self) -> Any:
+        return self._waits.take(), super().take()
+
+    def merge(self, counted: Any) -> None:
+        waits, others = counted
+        super().merge(others)
+        self._waits.merge(waits)
 
     def finish(self) -> Iterator[Row]:
         cells = FlatCells(self.table)

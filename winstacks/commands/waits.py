@@ -5,8 +5,11 @@
 from __future__ import annotations
 
 import itertools
-from functools import cached_property
-from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Union
+from functools import cached_property, partial
+from operator import attrgetter
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Union
+
+from volatility3.framework import interfaces
 
 from ..columns import words
 from ..locks.lister import LockLister
@@ -15,7 +18,10 @@ from ..memory.decode.statuscodes import StatusCode, words_that
 from ..memory.decode.statusmeanings import Means
 from ..memory.decode.text import moment
 from ..memory.image import AddressSpace
+from ..process.thread import Thread
+from ..process.threads import Threads
 from ..rows.command import Command
+from ..rows.divided import WorkerPortion
 from ..rows.entries import ShownEntry
 from ..rows.grid import (
     NOT_APPLICABLE,
@@ -58,6 +64,10 @@ class WaitChains(Command[AddressSpace, ShownWait]):
     nothing = "No thread of the selected processes waits, as far as the input tells"
     kernel = False
 
+    def __init__(self, plugin: interfaces.plugins.PluginInterface) -> None:
+        super().__init__(plugin)
+        self._names: Dict[int, Sequence[NamedFrame]] = {}
+
     @cached_property
     def _lister(self) -> WaitLister:
         locks = LockLister(self.image, self.databases)
@@ -77,6 +87,52 @@ class WaitChains(Command[AddressSpace, ShownWait]):
     def _chains(self) -> Chains:
         return Chains(self._processes, self.pids)
 
+    def divides(self) -> bool:
+        return True
+
+    def portions(self) -> List[WorkerPortion]:
+        """Returns a portion for each process, whose waits are gathered: their chains join processes."""
+        self._processes = []
+        listed = Threads.list_threads(self.image, self.pids, self.config.get("offset"))
+        return [
+            WorkerPortion(
+                f"Reading the waits of process {space.pid_text}",
+                f"process {space.pid_text}",
+                partial(self._read, list(threads)),
+                partial(self._lose, space),
+            )
+            for space, threads in itertools.groupby(listed, attrgetter("space"))
+        ]
+
+    def _read(self, threads: Sequence[Thread]) -> Iterable[AddressSpace]:
+        """Gathers the waits of the threads of a process."""
+        self._processes.append(self._lister.of_threads(threads))
+        return ()
+
+    def _lose(self, space: AddressSpace) -> Iterable[AddressSpace]:
+        """Gathers what stands for a process that was not read to its end."""
+        self._processes.append(ProcessWaits(space, (), (), {}, status(StatusCode.WORKER_ENDED)))
+        return ()
+
+    def take(self) -> Any:
+        processes, self._processes = self._processes, []
+        lean = [
+            process._replace(threads=(), waits=tuple(map(_without_registers, process.waits)))
+            for process in processes
+        ]
+        names = [list(map(self._named, process.waits)) for process in processes]
+        return lean, names, super().take()
+
+    def merge(self, counted: Any) -> None:
+        processes, names, others = counted
+        super().merge(others)
+        self._processes += processes
+        for process, named in zip(processes, names):
+            self._names.update(zip(map(id, process.waits), named))
+
+    def finish_portions(self) -> List[AddressSpace]:
+        return self.steps()
+
     def steps(self) -> List[AddressSpace]:
         return [self.image.kernel]
 
@@ -90,7 +146,7 @@ class WaitChains(Command[AddressSpace, ShownWait]):
         shown = list(self._threads())
         yield from self._in_brief(shown) if self.option("brief") else shown
         for process in self._processes:
-            if has_status(process.status, *_NO_THREAD):
+            if has_status(process.status, *_NO_THREAD, StatusCode.WORKER_ENDED):
                 yield gap(process.space, process.status)
 
     def _threads(self) -> Iterator[ShownWait]:
@@ -117,6 +173,8 @@ class WaitChains(Command[AddressSpace, ShownWait]):
 
     def _named(self, wait: ThreadWait) -> Sequence[NamedFrame]:
         """Returns the named frames of the stack that shows a wait."""
+        if id(wait) in self._names:
+            return self._names[id(wait)]
         return () if wait.stack is None else self.frames_of(wait.stack.space).name_walked(wait.stack.frames)
 
     def rows(self, item: ShownWait, frames: Sequence[NamedFrame]) -> Iterator[Row]:
@@ -199,6 +257,14 @@ class WaitChains(Command[AddressSpace, ShownWait]):
     def _symbol(self, frames: Sequence[NamedFrame]) -> Optional[str]:
         asked = caller(frames)
         return None if asked is None else asked.symbol(self.printer.mask)
+
+
+def _without_registers(wait: ThreadWait) -> ThreadWait:
+    """Returns a wait without what no row shows of its stack."""
+    if wait.stack is None:
+        return wait
+    frames = tuple(frame._replace(registers=None) for frame in wait.stack.frames)
+    return wait._replace(stack=wait.stack._replace(frames=frames, entry=None, candidates=()))
 
 
 def _space(wait: ThreadWait) -> AddressSpace:

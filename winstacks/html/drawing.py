@@ -52,11 +52,15 @@ class Drawing:
     """
 
     def __init__(self, weight: str = COUNT, merged: bool = False, most: int = MAX_KEPT) -> None:
-        self.tree = PrefixTree(most)
-        self.kinds: Dict[str, KindFigures] = {}
         self._weight = weight
         self._merged = merged
+        self._most = most
         self._threads: Set[Tuple[str, object]] = set()
+        self._begin()
+
+    def _begin(self) -> None:
+        self.tree = PrefixTree(self._most)
+        self.kinds: Dict[str, KindFigures] = {}
         self._frames: Memo[NamedFrame, int] = Memo(self._proven, MAX_FRAMES)
         self._guesses: Memo[NamedFrame, int] = Memo(self._guess, MAX_FRAMES)
 
@@ -71,6 +75,23 @@ class Drawing:
         self.kinds[stack.kind] = KindFigures(
             known.stacks + 1, known.frames + len(stack.frames), known.weight + weight
         )
+
+    def take(self) -> Tuple[PrefixTree, Dict[str, KindFigures]]:
+        """Returns the tree and the totals, and begins new ones."""
+        taken = self.tree, self.kinds
+        self._begin()
+        return taken
+
+    def merge(self, tree: PrefixTree, kinds: Dict[str, KindFigures]) -> None:
+        """Adds the tree and the totals of another drawing, whose stacks follow."""
+        weights = self.tree.merge(tree)
+        for kind, figures in kinds.items():
+            known = self.kinds.get(kind, KindFigures())
+            self.kinds[kind] = KindFigures(
+                known.stacks + figures.stacks,
+                known.frames + figures.frames,
+                known.weight + weights.get(kind, 0),
+            )
 
     def _weighed(self, stack: StackRecord) -> int:
         if self._weight == BYTES:

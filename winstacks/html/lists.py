@@ -112,6 +112,20 @@ class PageLists:
         if len(self._heaps) > 2 * MAX_HEAPS:
             self._cut_heaps()
 
+    def merge(self, other: PageLists) -> None:
+        """Adds the threads and heaps of other lists, whose stacks follow."""
+        self.cut += other.cut
+        texts, number = other._texts.all, self._texts.number
+        for thread in other._threads:
+            if self.room_for_thread():
+                frames = tuple(number(texts[place]) for place in thread["frames"])
+                self._threads.append({**thread, "frames": frames})
+        if other._heaps:
+            # Their texts were numbered in another order than these heaps may have now.
+            numbers = list(map(number, texts))
+            for size, blocks, process, frames, status in other._heaps:
+                self.heap(size, blocks, process, tuple(map(numbers.__getitem__, frames)), status)
+
     def finding(self, card: Dict[str, Any], check: Optional[Dict[str, str]]) -> None:
         """Adds a finding; see `room_for_finding`.
 

@@ -77,6 +77,7 @@ class PrefixTree:
         self._own: Dict[bytes, int] = {}
         self._before: Optional[Dict[bytes, int]] = None
         self._cut = self.name(CUT, look=REST)
+        self._cut_frames = array("I", [self._cut]).tobytes()
         self._none = self.name(NO_FRAMES, look=REST)
 
     def __len__(self) -> int:
@@ -148,6 +149,21 @@ class PrefixTree:
         levels = [self.name(kind, look=LEVEL), self.name(process, look=LEVEL)]
         return self.add([*levels, *(frames or [self._none])], weight)
 
+    def merge(self, other: PrefixTree) -> Dict[str, int]:
+        """Adds the stacks of another tree, which follow the stacks of this one.
+
+        Returns:
+            the weights that were added, by the kind of the stacks
+        """
+        numbers = [self.name(*box) for box in other.boxes]
+        added: Dict[str, int] = {}
+        self.capped += other.capped
+        for key, weight in other._own.items():
+            names = array("I", key)
+            kind = other.boxes[names[0]].text
+            added[kind] = added.get(kind, 0) + self.add(map(numbers.__getitem__, names), weight)
+        return added
+
     def compare(self, stacks: Iterable[Tuple[Sequence[str], int]]) -> None:
         """Adds the weights of a baseline. A baseline has the texts of names, but not their looks.
 
@@ -194,12 +210,13 @@ class PrefixTree:
         """Adds to the weight of a stack; returns whether the stack is cut."""
         key = array("I", names).tobytes()
         found = weights.get(key)
-        cut = False
-        if found is None:
+        # A stack of another tree may be cut already.
+        cut = key[LEVELS * _SIZE :] == self._cut_frames
+        if found is None and not cut:
             self._room -= len(key) // _SIZE
             if self._room < 0:
                 self._room += len(key) // _SIZE
-                key = key[: LEVELS * _SIZE] + array("I", [self._cut]).tobytes()
+                key = key[: LEVELS * _SIZE] + self._cut_frames
                 found, cut = weights.get(key), True
         weights[key] = weight if found is None else found + weight
         return cut

@@ -50,6 +50,17 @@ class Report:
             process = space.label
             self.lists.heap(stack.size, stack.counted or 0, process, self._frames(stack), text(stack.status))
 
+    def take(self) -> Any:
+        """Returns what was collected, and forgets it."""
+        lists, self.lists = self.lists, PageLists()
+        return lists, self.drawn.take()
+
+    def merge(self, collected: Any) -> None:
+        """Adds what another report collected of the stacks that follow."""
+        lists, drawn = collected
+        self.lists.merge(lists)
+        self.drawn.merge(*drawn)
+
     def data(
         self,
         facts: Facts,

@@ -2,24 +2,23 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The part of a page about waits: the rows of `windows.tracewaits`, and the locks that threads hold.
 
-    part = waits_part(waits.rows(), waits.chains, held_locks(image, lister, pids))
+    held = HeldLocks()
+    for space in ...: held.add(lister.list_locks(space))
+    part = waits_part(waits.rows(), waits.chains, held)
 
 A thing for which threads wait has a box in the drawings if a thread owns it, or if it is a listed lock.
 """
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, Iterable, List, Optional
 
 from ..columns import words
 from ..columns.words import CRITICAL_SECTION, WAITING
-from ..locks.lister import LockLister
-from ..locks.lock import Lock
+from ..locks.lock import Listed, Lock
 from ..memory.decode.status import has_status, text
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import process_label
-from ..memory.image import Image
-from ..process.spaces import AddressSpaces
 from ..process.threadids import ThreadOwner
 from ..stacklist.threadwaits import WaitRow
 from ..tracedb.gap import Gap
@@ -36,7 +35,7 @@ MAX_LOCKS = 1 << 16
 """The most locks that are stored."""
 
 
-class HeldLocks(NamedTuple):
+class HeldLocks:
     """The listed locks that threads hold, or for which they wait.
 
     Attributes:
@@ -44,30 +43,30 @@ class HeldLocks(NamedTuple):
         more: number of locks that are left out, because there are more than MAX_LOCKS
     """
 
-    locks: Dict[LockKey, Lock]
-    gaps: int = 0
-    more: int = 0
+    def __init__(self) -> None:
+        self.locks: Dict[LockKey, Lock] = {}
+        self.gaps = self.more = 0
 
-
-def held_locks(image: Image, lister: LockLister, pids: Sequence[int] = ()) -> HeldLocks:
-    """Returns the listed locks that are held or awaited.
-
-    Args:
-        pids: PIDs to list, 0 for the kernel; all when empty
-    """
-    found: Dict[LockKey, Lock] = {}
-    gaps = more = 0
-    for space in AddressSpaces.list_spaces(image, pids):
-        for lock in image.possible(lister.list_locks(space)):
+    def add(self, listed: Iterable[Listed]) -> None:
+        """Adds the locks that a `LockLister` lists."""
+        for lock in listed:
             if isinstance(lock, Gap):
-                gaps += 1
-            elif lock.address is None or not (lock.held or lock.waiters):
-                continue
-            elif len(found) < MAX_LOCKS:
-                found[lock_key(space, lock.address)] = lock
-            else:
-                more += 1
-    return HeldLocks(found, gaps, more)
+                self.gaps += 1
+            elif lock.address is not None and (lock.held or lock.waiters):
+                self._add(lock_key(lock.space, lock.address), lock)
+
+    def merge(self, other: HeldLocks) -> None:
+        """Adds the locks of address spaces that follow."""
+        for key, lock in other.locks.items():
+            self._add(key, lock)
+        self.gaps += other.gaps
+        self.more += other.more
+
+    def _add(self, key: LockKey, lock: Lock) -> None:
+        if len(self.locks) < MAX_LOCKS:
+            self.locks[key] = lock
+        else:
+            self.more += 1
 
 
 def waits_part(rows: Iterable[WaitRow], chains: Chains, held: HeldLocks) -> Dict[str, Any]:

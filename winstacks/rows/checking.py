@@ -51,5 +51,6 @@ class CheckingCommand(StackCommand):
         super().merge(others)
         self.findings.merge(examined)
 
-    def finish_portions(self) -> None:
+    def finish_portions(self) -> Iterable[StackRecord]:
         self.findings.finish()
+        return ()

@@ -253,8 +253,9 @@ class Command(Generic[Step, Item]):
         """Returns what workers would have sent of steps that stand for the steps of an ended worker."""
         return steps if self.joins else self._rows_of_all(steps)
 
-    def finish_portions(self) -> None:
-        """Does what follows the steps of all portions."""
+    def finish_portions(self) -> Iterable[Step]:
+        """Does what follows the steps of all portions, and returns the steps that are left."""
+        return ()
 
     # The loop.
 
@@ -292,7 +293,7 @@ class Command(Generic[Step, Item]):
         if len(portions) < _WORTH_A_FORK:
             for portion in portions:
                 yield self._rows_of_all(portion.steps())
-            self.finish_portions()
+            yield self._rows_of_all(self.finish_portions())
             return
 
         def progress(place: int) -> None:
@@ -306,7 +307,7 @@ class Command(Generic[Step, Item]):
         log = self._open.enter_context(Log())
         for part in divided.parts(portions, workers, log, progress):
             yield self._rows_of_all(part) if self.joins else iter(part)
-        self.finish_portions()
+        yield self._rows_of_all(self.finish_portions())
 
     def _rows_of_all(self, steps: Iterable[Step]) -> Iterator[Row]:
         return itertools.chain.from_iterable(map(self._rows_of, steps))

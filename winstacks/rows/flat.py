@@ -107,11 +107,11 @@ class WaitCommand(FlatCommand):
     def _waits(self) -> ThreadWaits:
         return ThreadWaits(self.symbolizer, self.named, self.pids)
 
-    def steps(self) -> Iterator[StackRecord]:
-        wanted = self.stacks_wanted
+    @cached_property
+    def _collector(self) -> StackCollector:
         # The chain behind a thread leads to other threads: --tid selects rows, and reads all threads.
-        watch = self._waits.add if self.listing_waits and not wanted.tids else unwatched
-        return StackCollector(self.symbolizer, self.named, watch).list_stacks(wanted, self.totals)
+        watch = self._waits.add if self.listing_waits and not self.stacks_wanted.tids else unwatched
+        return StackCollector(self.symbolizer, self.named, watch)
 
     def waits(self) -> Iterator[WaitRow]:
         """Yields the rows of waits; called after all stacks."""

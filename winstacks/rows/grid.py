@@ -59,9 +59,15 @@ def typed(columns: Iterable[Column]) -> List[Tuple[str, type]]:
     return [(column.name, TYPES[column.type]) for column in columns]
 
 
-def grid_of(columns: Columns, rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
-    """Returns the grid of rows."""
-    return RowGrid(list(columns), rows)
+def grid_of(columns: Columns, rows: Iterator[Row], level: bool = False) -> interfaces.renderers.TreeGrid:
+    """Returns the grid of rows.
+
+    Args:
+        level: whether it is known that no row is below another
+    """
+    grid = RowGrid(list(columns), rows)
+    grid.level = level
+    return grid
 
 
 class Grid:

@@ -16,7 +16,7 @@ from typing import Any, Iterable, Iterator, Optional, Sequence
 from volatility3.framework import exceptions, interfaces
 
 from ..checkedoptions import FINAL_NAME, output_folder, output_folder_error
-from ..columns.tables import BRIEF_WITH, brief_columns, column_named
+from ..columns.tables import BRIEF_WITH, FLAT, brief_columns, column_named
 from . import briefgrid, requested
 from .exitcode import fail_at_exit, keep_exit_code, report_lost_output
 from .grid import Columns, Grid, Row, grid_of
@@ -103,7 +103,7 @@ def columns_tree(
         return briefgrid.tree(columns, shown, rows, table)
     if shown:
         return briefgrid.chosen(columns, shown, rows)
-    return grid_of(columns, rows)
+    return grid_of(columns, rows, level=table in FLAT)
 
 
 _BLOCK = 0x10000

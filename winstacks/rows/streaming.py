@@ -80,7 +80,7 @@ class _ParquetFile:
     """A Parquet file that gets its rows in parts.
 
     Volatility adds two columns if any row is below another. Until then the file is kept, in its compressed
-    form; from then on it goes to the standard output.
+    form; from then on it goes to the standard output. If no row can be below another, it goes there at once.
     """
 
     def __init__(self, grid: Any, renderer: Any) -> None:
@@ -103,11 +103,11 @@ class _ParquetFile:
         if not self._nested and _ID in table.column_names:
             self._go_out(table.schema, out)
         elif self._writer is None:
-            self._writer = self._begin(self._kept, table.schema)
+            self._writer = self._begin(out.buffer if self._grid.level else self._kept, table.schema)
         self._add(table)
         if self._grid.populated:
             self._writer.close()
-            if not self._nested:
+            if not self._nested and not self._grid.level:
                 out.buffer.write(self._kept.getbuffer())
 
     def _go_out(self, schema: Any, out: Any) -> None:

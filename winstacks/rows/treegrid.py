@@ -73,8 +73,12 @@ class RowGrid(renderers.TreeGrid):
 
     It keeps the rows, unless a renderer populates it that can print each while it is made (`streaming`): then
     a row of the top level is gone when the next one comes, and one below it, too.
+
+    Attributes:
+        level: whether it is known that no row is below another
     """
 
+    level = False
     _keeps = True
 
     def populate(

@@ -12,7 +12,7 @@ Only what the rows show is kept of a stack.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Collection, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Collection, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ..columns import words
 from ..locks.lister import LockLister
@@ -123,6 +123,18 @@ class ThreadWaits:
         shown = [self._lean(wait, ids.get(id(wait.stack))) for wait in found.waits]
         self._shown += shown
         self._processes.append(found._replace(threads=(), waits=tuple(each.wait for each in shown)))
+
+    def take(self) -> Any:
+        """Returns the waits of the threads that were added, and forgets them."""
+        self._end_process()
+        taken, self._shown, self._processes = (self._shown, self._processes), [], []
+        return taken
+
+    def merge(self, found: Any) -> None:
+        """Adds waits that were taken from another list, whose threads follow."""
+        shown, processes = found
+        self._shown += shown
+        self._processes += processes
 
     def _lean(self, wait: ThreadWait, trace_id: Optional[str]) -> _Shown:
         stack = wait.stack

@@ -218,6 +218,8 @@ class TrapStates:
         self._kernel_space = image.kernel
         self._contexts = TrapContexts(image, members)
         self._make_reader = partial(_trap_reader, image, symbolizer, members)
+        self._running: Dict[int, Thread] = {}
+        self._frames: List[int] = []
 
     # Created when a thread has a kernel stack: for a dump of one process the kernel's structures are unknown.
     @cached_property
@@ -253,35 +255,40 @@ class TrapStates:
             complete: adds to a thread's states the registers that walking the kernel stack recovers
         """
         lister = cls(image, symbolizer, members)
-        running: Dict[int, Thread] = {}
-        frames: List[int] = []
-        for thread in Threads.list_threads(image, pids, offset, tids, scan_threads):
+        listed = Threads.list_threads(image, pids, offset, tids, scan_threads)
+        yield from lister.of_threads(listed, scan_stacks, complete)
+        all_processors = not tids and offset is None and (not pids or KERNEL_PID in pids)
+        if processors:
+            yield from lister._processor_states(all_processors)
+        if scan_stacks and all_processors:
+            yield from lister._scan_processor_stacks()
+        if "_threads" in vars(lister) and lister._threads.unread:
+            vollog.warning(
+                f"{lister._threads.unread:#x} bytes of the kernel stacks are not in the image: "
+                "frames on them were not found"
+            )
+
+    def of_threads(
+        self, listed: Iterable[Thread], scan_stacks: bool = False, complete: Optional[Complete] = None
+    ) -> Iterator[TrapState]:
+        """Yields the register states of threads; `list_states` explains the arguments."""
+        for thread in listed:
             if thread.processor is not None:
-                running[thread.processor] = thread
-            yield from lister._saved_states(thread)
+                self._running[thread.processor] = thread
+            yield from self._saved_states(thread)
             if thread.of_user_mode:
                 continue
             if thread.unusable:
                 # A row in place of a damaged list needs no kernel, which the input may lack.
                 yield state_without_registers(thread, THREAD)
                 continue
-            switched = lister._contexts.switched(thread)
+            switched = self._contexts.switched(thread)
             if switched is not None:
                 yield switched
-            states = lister._threads.thread_states(thread, scan_stacks)
+            states = self._threads.thread_states(thread, scan_stacks)
             for state in states if complete is None else complete(thread, states):
-                frames.append(state.address)
+                self._frames.append(state.address)
                 yield state
-        all_processors = not tids and offset is None and (not pids or KERNEL_PID in pids)
-        if processors:
-            yield from lister._processor_states(running, all_processors)
-        if scan_stacks and all_processors:
-            yield from lister._scan_processor_stacks(frames)
-        if "_threads" in vars(lister) and lister._threads.unread:
-            vollog.warning(
-                f"{lister._threads.unread:#x} bytes of the kernel stacks are not in the image: "
-                "frames on them were not found"
-            )
 
     def _saved_states(self, thread: Thread) -> Iterator[TrapState]:
         """Yields the registers of a thread that the input itself contains."""
@@ -290,7 +297,7 @@ class TrapStates:
             state = self._contexts.saved(thread, space, context)
             yield state._replace(status=status(state.status, missing)) if missing else state
 
-    def _processor_states(self, running: Dict[int, Thread], all_processors: bool) -> Iterator[TrapState]:
+    def _processor_states(self, all_processors: bool) -> Iterator[TrapState]:
         """Yields the contexts that stopped processors saved.
 
         Args:
@@ -299,7 +306,7 @@ class TrapStates:
         any_context = False
         idle = {thread.processor: thread for thread in self._image.service(threads).list_idle()}
         for processor in self._processors:
-            thread = running.get(processor.number)
+            thread = self._running.get(processor.number)
             space, tid = (thread.space, thread.tid) if thread is not None else (self._kernel_space, None)
             state = self._contexts.processor(processor, space, tid)
             any_context = any_context or state is not None
@@ -325,13 +332,9 @@ class TrapStates:
             return self._user_stacks.all_limits(thread) or None
         return [(stack.limit, stack.base) for stack in processor.stacks] + self._threads.stacks(thread)
 
-    def _scan_processor_stacks(self, thread_frames: Collection[int]) -> Iterator[TrapState]:
-        """Yields the frames on the DPC, ISR and IST stacks of processors.
-
-        Args:
-            thread_frames: addresses of the frames of threads, which are left out
-        """
-        frames = list(thread_frames)
+    def _scan_processor_stacks(self) -> Iterator[TrapState]:
+        """Yields the frames on the DPC, ISR and IST stacks of processors that are no frames of threads."""
+        frames = list(self._frames)
         top_pages: Set[int] = set()
         for processor in self._processors:
             for stack in processor.stacks:

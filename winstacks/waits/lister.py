@@ -148,8 +148,11 @@ class WaitLister:
         """
         listed = Threads.list_threads(self._image, pids, offset)
         for _, group in itertools.groupby(listed, key=lambda thread: thread.space):
-            threads = tuple(group)
-            yield self.of_process(threads, [list(self._walker.thread_stacks(thread)) for thread in threads])
+            yield self.of_threads(tuple(group))
+
+    def of_threads(self, threads: Sequence[Thread]) -> ProcessWaits:
+        """Returns the waits of the threads of a process, whose stacks it walks."""
+        return self.of_process(threads, [list(self._walker.thread_stacks(thread)) for thread in threads])
 
     def of_process(self, threads: Sequence[Thread], stacks: Sequence[List[CallStack]]) -> ProcessWaits:
         """Returns the waits of a process.

@@ -57,8 +57,9 @@ def test_an_unknown_number_of_waiters_is_not_0() -> None:
 
 
 def test_the_report_has_no_number_for_unknown_waiters() -> None:
-    held = Lock(bare.image(8).kernel, 0x1000, RESOURCE, held=True)
-    part = waits_part([], Chains([]), HeldLocks({(0, 0x1000): held}))
+    held = HeldLocks()
+    held.add([Lock(bare.image(8).kernel, 0x1000, RESOURCE, held=True)])
+    part = waits_part([], Chains([]), held)
     assert [lock["waiters"] for lock in part["locks"]] == ["unknown"]
 
 

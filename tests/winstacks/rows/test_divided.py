@@ -13,30 +13,45 @@ from unittest import mock
 
 import pytest
 from volatility3.framework import constants
-from volatility3.plugins.windows import traceframes, tracegraph, traceimage, traces
+from volatility3.plugins.windows import traceframes, tracegraph, traceimage, tracereport, traces, tracewaits
 
 from tests.forge import context, sample
 from tests.forge.context import Opened
-from tests.support import grid
+from tests.support import grid, pagedata
 from tests.support.only import only
 from tests.windows.test_columns import CLASSES
+from winstacks.columns.words import DEADLOCK
 from winstacks.commands import callstacks as callstacks_command
 from winstacks.commands import gflags as gflags_command
+from winstacks.commands import tracereport as tracereport_command
+from winstacks.commands import trapframes as trapframes_command
+from winstacks.commands import waits as waits_command
 from winstacks.memory.workers import can_fork, processors
 from winstacks.rows import command as command_module
 from winstacks.rows import divided
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="this system does not fork")
 
+SPOOLER = 6200
+"""Process ID of the sample's process with a deadlock."""
 FLAT = {
     "traces": traces.StackTraces,
     "traceframes": traceframes.TraceFrames,
     "traceimage": traceimage.TraceImage,
+    "tracewaits": tracewaits.TraceWaits,
 }
 PLUGINS: Dict[str, Any] = {
     **{
         name: CLASSES[name]
-        for name in ("callstacks", "gflags", "heaptraces", "stacktracedb", "tracefindings")
+        for name in (
+            "callstacks",
+            "gflags",
+            "heaptraces",
+            "stacktracedb",
+            "tracefindings",
+            "trapframes",
+            "waits",
+        )
     },
     **FLAT,
 }
@@ -53,6 +68,12 @@ OPTIONS: List[Tuple[str, Dict[str, Any]]] = [
     ("traces", {"kinds": ["user", "std"], "unbacked": True}),
     ("traces", {"scan_threads": True, "scan_stacks": True, "processors": True}),
     ("traceimage", {"pid": [4]}),
+    ("trapframes", {"members": True, "unwind": True}),
+    ("trapframes", {"tid": [0xFFFF]}),
+    ("waits", {"brief": True}),
+    ("waits", {"chains": True, "fold": True}),
+    ("waits", {"find": "*!Nt*", "unbacked": True}),
+    ("waits", {"tid": [0xFFFF]}),
 ]
 
 
@@ -106,12 +127,23 @@ def test_rows_and_warnings_are_those_of_one_process(
     ("plugin", "options", "file"),
     [
         (tracegraph.TraceGraph, {"weight": "count", "format": ["folded"]}, "tracegraph.folded"),
+        (tracegraph.TraceGraph, {"weight": "bytes", "format": ["html"]}, "tracegraph.html"),
         (tracegraph.TraceGraph, {"weight": "threads", "format": ["html"]}, "tracegraph.html"),
+        (tracereport.TraceReport, {}, "tracereport.html"),
+        (tracereport.TraceReport, {"pid": [SPOOLER]}, "tracereport.html"),
+        (tracereport.TraceReport, {"scan": True}, "tracereport.html"),
     ],
 )
 def test_files_are_those_of_one_process(
-    plugin: Any, options: Dict[str, Any], file: str, opened: Opened, tmp_path: pathlib.Path
+    plugin: Any,
+    options: Dict[str, Any],
+    file: str,
+    opened: Opened,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # The head of a report says when it was made.
+    monkeypatch.setattr(tracereport_command, "_made", list)
     written = []
     for workers in (1, 2, 8):
         folder = tmp_path / str(workers)
@@ -163,7 +195,11 @@ def _dying(method: Any, fatal: int) -> Any:
 
 @pytest.mark.parametrize(
     ("name", "command"),
-    [("gflags", gflags_command.GFlags), ("callstacks", callstacks_command.CallStacks)],
+    [
+        ("gflags", gflags_command.GFlags),
+        ("callstacks", callstacks_command.CallStacks),
+        ("trapframes", trapframes_command.TrapFrames),
+    ],
 )
 @pytest.mark.parametrize("workers", [2, 8])
 def test_an_ended_worker_costs_its_process_and_says_so(
@@ -206,12 +242,72 @@ def test_an_ended_worker_costs_stacks_that_findings_and_tables_count(opened: Ope
     assert any(row["PID"] == fatal and "worker ended" in row["Evidence"] for row in reasons)
 
 
+def test_an_ended_worker_costs_waits_of_its_process(opened: Opened, log: List[str]) -> None:
+    one, _ = _run(opened, "waits", log)
+    read = waits_command.WaitChains._read
+
+    def dying(self: Any, threads: Any) -> Any:
+        if threads[0].space.pid == SPOOLER:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return read(self, threads)
+
+    with mock.patch.object(waits_command.WaitChains, "_read", dying):
+        rows, told = _run(opened, "waits", log, workers=2)
+    assert {node.row["WaitsFor"] for node in one if node.row["PID"] == SPOOLER} >= {DEADLOCK}
+    gap = only(node.row for node in rows if node.row["PID"] == SPOOLER)
+    assert (gap["WaitsFor"], gap["Status"]) == (None, "worker ended")
+    assert [node for node in rows if node.row["PID"] != SPOOLER] == [
+        node for node in one if node.row["PID"] != SPOOLER
+    ]
+    assert any(f"process {SPOOLER} ended (signal 9): rows are missing" in line for line in told)
+
+
+@pytest.mark.parametrize("method", ["read", "_hold"])
+def test_an_ended_worker_costs_a_part_of_the_report(
+    method: str, opened: Opened, log: List[str], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page says that the stacks of a process were lost, or that locks may be missing."""
+    pages = []
+    for folder in ("whole", "less"):
+        (tmp_path / folder).mkdir()
+        grid.rendered(opened, tracereport.TraceReport, tmp_path / folder, workers=2)
+        pages.append(pagedata.data(tmp_path / folder / "tracereport.html"))
+        command = tracereport_command.TraceReport
+        monkeypatch.setattr(command, method, _killed_at(getattr(command, method), SPOOLER))
+    whole, less = pages
+    assert any(f"process {SPOOLER} ended (signal 9): rows are missing" in line for line in log)
+    if method == "_hold":
+        assert less["locks"]["gaps"] == whole["locks"]["gaps"] + 1
+        assert less["threads"] == whole["threads"]
+    else:
+        assert not less["locks"]["cycles"] and whole["locks"]["cycles"]
+        mine = {thread["status"] for thread in less["threads"] if f"({SPOOLER})" in thread["process"]}
+        assert mine <= {"worker ended"}
+        reasons = [reason for _, reason in less["findings"]["unchecked"] if str(SPOOLER) in reason]
+        assert any("worker ended" in reason for reason in reasons)
+
+
+def _killed_at(method: Any, fatal: int) -> Any:
+    """A method that ends its process when it gets the portion, or the address space, of a process ID."""
+
+    def killed(self: Any, which: Any) -> Any:
+        if getattr(which, "space", which).pid == fatal:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return method(self, which)
+
+    return killed
+
+
 def test_no_worker_is_forked_where_options_need_one_process(opened: Opened, log: List[str]) -> None:
     with mock.patch.object(command_module, "Divided", side_effect=AssertionError):
         for name, options in (
             ("callstacks", {"unique": True}),
             ("heaptraces", {"summary": True}),
             ("gflags", {"workers": 1}),
+            ("tracewaits", {"tid": [0x10000]}),
+            ("trapframes", {"scan_stacks": True}),
+            ("trapframes", {"scan_threads": True}),
+            ("trapframes", {"processors": True}),
         ):
             assert _run(opened, name, log, **{"workers": 2, **options})[0]
         with pytest.raises(AssertionError):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+from types import SimpleNamespace
 from typing import Any, Callable, Iterator, List, Optional, Tuple
 
 import pytest
@@ -17,6 +18,8 @@ from volatility3.framework.renderers import format_hints
 
 from tests.support.only import only
 from winstacks.rows import streaming
+from winstacks.rows.grid import grid_of
+from winstacks.rows.plugin import columns_tree
 from winstacks.rows.treegrid import RowGrid
 
 COLUMNS: List[Tuple[str, Any]] = [("PID", int), ("Address", format_hints.Hex), ("File output", str)]
@@ -85,12 +88,26 @@ def test_parquet_has_the_same_rows_in_parts(parquet: Any, rows: Any, most: int) 
     assert ours.to_pylist() == theirs.to_pylist()
 
 
-@given(rows=level_rows, chosen=filters, hide=hidden)
-def test_parquet_of_one_part_is_the_same_file(parquet: Any, rows: Any, chosen: Any, hide: Any) -> None:
-    ours, theirs = (
-        printed(parquet, make(COLUMNS, iter(rows)), chosen, hide) for make in (RowGrid, renderers.TreeGrid)
-    )
-    assert ours == theirs
+@given(rows=level_rows, chosen=filters, hide=hidden, level=st.booleans())
+def test_parquet_of_one_part_is_the_same_file(
+    parquet: Any, rows: Any, chosen: Any, hide: Any, level: bool
+) -> None:
+    theirs = printed(parquet, renderers.TreeGrid(COLUMNS, iter(rows)), chosen, hide)
+    assert printed(parquet, grid_of(COLUMNS, iter(rows), level), chosen, hide) == theirs
+
+
+@given(rows=level_rows, most=st.integers(1, 5))
+def test_parquet_that_goes_out_at_once_is_the_same_file(parquet: Any, rows: Any, most: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streaming, "ROW_GROUP", most)
+        at_once, kept = (printed(parquet, grid_of(COLUMNS, iter(rows), level)) for level in (True, False))
+    assert at_once == kept
+
+
+def test_flat_tables_are_known_to_have_one_level() -> None:
+    plugin = SimpleNamespace(config={})
+    for table, level in (("traces", True), ("callstacks", False)):
+        assert columns_tree(plugin, COLUMNS, (), iter(()), table).level is level
 
 
 def made(depths: Tuple[int, ...], end: Callable[[], None]) -> Iterator[Any]:
@@ -100,10 +117,12 @@ def made(depths: Tuple[int, ...], end: Callable[[], None]) -> Iterator[Any]:
     end()
 
 
-@pytest.mark.parametrize("depths", [(0,), (0, 1, 1, 2)], ids=["level", "below"])
+@pytest.mark.parametrize(
+    ("depths", "level"), [((0,), False), ((0,), True), ((0, 1, 1, 2), False)], ids=["one", "level", "below"]
+)
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
 def test_collected_rows_are_printed_and_let_go(
-    kind: str, depths: Tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+    kind: str, depths: Tuple[int, ...], level: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When the last row was made, the renderer has the rows of one part, and has printed those before."""
     monkeypatch.setattr(streaming, "ROW_GROUP", 8)
@@ -124,14 +143,15 @@ def test_collected_rows_are_printed_and_let_go(
         written.append(len(stream.getvalue()))
 
     grid = Watched(COLUMNS, made(depths, end))
+    grid.level = level
     with contextlib.redirect_stdout(io.TextIOWrapper(stream, "utf-8", write_through=True)):
         renderer().render(grid)
         text = stream.getvalue()
     assert grid.row_count == ROWS * len(depths)
     # By path and at the top level: of JSON lines one row of the top level, of Parquet one part.
     assert only(counted) <= (len(depths) + 1 if kind == "jsonl" else 2 * (8 + len(depths)))
-    held = kind == "parquet" and depths == (0,)
-    # Only a Parquet file without a row below another waits for its end: it may get two more columns.
+    held = kind == "parquet" and depths == (0,) and not level
+    # Only a Parquet file that may still get two more columns waits for its end.
     assert (only(written) == 0) == held
     assert held or only(written) > len(text) // 4
     if kind == "parquet":
