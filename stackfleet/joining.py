@@ -19,6 +19,7 @@ from winstacks.memory.decode.text import counted
 
 from . import provenance, versions
 from .child_process import ChildProcess, tail
+from .forking import READERS
 from .job import Job, Reading
 from .task import PLUGIN
 
@@ -96,6 +97,10 @@ class Joining(distributed.WorkerPlugin):
             if late:
                 asyncio.get_running_loop().call_later(1, self._dismiss, worker)
             raise RefusedError(self.refused)
+
+    async def teardown(self, worker: Any) -> None:
+        """Ends the process that forks readers, at the end of the run."""
+        await asyncio.to_thread(READERS.close)
 
     def _dismiss(self, worker: Any) -> None:
         worker.log_event(self._topic, {"state": "refused", "reason": self.refused})

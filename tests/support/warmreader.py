@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 
 from stackfleet import child
 from tests.forge import warm
 
-_MODULES = ("opening", "reading", "versions", "writer")
+_MODULES = ("opening", "reading", "versions", "warm", "writer")
 
 
 def load() -> None:
@@ -36,4 +37,4 @@ def load() -> None:
 def run() -> None:
     """Does what `begin.py` does."""
     os.setsid()
-    child.main()
+    importlib.import_module(sys.argv[2]).main()
