@@ -25,7 +25,7 @@ NUMBER = struct.Struct("<i")
 PATIENCE = 60.0
 """Seconds in which the process must have imported everything, and have forked."""
 LAST = 5.0
-"""Seconds in which the process may end after its last reader."""
+"""Seconds for which the end of a run waits for the end of the process."""
 
 VARIABLES = {"OMP_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """With these the imports of NumPy and PyArrow start no thread. A fork copies one thread and the locks of all:
@@ -157,12 +157,12 @@ class Readers:
         # Another one would not fork, either, if this one has ended and never did.
         return warm.fork(log)
 
-    def close(self) -> None:
-        """Ends the process that forks."""
+    def close(self, patience: float = 0) -> None:
+        """Has the process that forks end; see `Warm.close`."""
         with self._lock:
             warm, self._warm = self._warm, None
         if warm is not None:
-            warm.close(LAST)
+            warm.close(patience)
 
 
 READERS = Readers()
