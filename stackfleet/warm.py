@@ -35,7 +35,7 @@ _MODULES = (
     *("winstacks.handles.lister", "winstacks.minidump.smalldump", "winstacks.stacks.cpu_x64"),
     "winstacks.stacks.decode.walk_x64",
 )
-"""What most images need. Modules that register layers of one kind of image are left to its process."""
+"""Modules that most images need. Those that register layers of one kind of image are left to its process."""
 
 
 def load(job: dict[str, Any]) -> None:

@@ -54,7 +54,7 @@ def options(dumps: pathlib.Path) -> List[object]:
 
 @pytest.fixture
 def readers(monkeypatch: pytest.MonkeyPatch) -> Iterator[forking.Readers]:
-    """What forks for this test alone."""
+    """The object that forks, for this test alone."""
     own = forking.Readers()
     monkeypatch.setattr(child_process, "READERS", own)
     yield own
