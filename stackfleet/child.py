@@ -86,6 +86,11 @@ class WithoutPandas(importlib.abc.MetaPathFinder):
             raise ModuleNotFoundError("pandas is not used here", name=name)
 
 
+def refuse_pandas() -> None:
+    """Refuses pandas from here on."""
+    sys.meta_path.insert(0, WithoutPandas())
+
+
 def use_cache(folder: Optional[str], lake: str) -> None:
     """Sets Volatility's cache folder, before any module of Volatility is imported that uses it.
 
@@ -103,9 +108,14 @@ def use_cache(folder: Optional[str], lake: str) -> None:
     if folder is not None:
         os.makedirs(folder, exist_ok=True)
         constants.CACHE_PATH = folder
+    known = sys.modules.get("volatility3.schemas")
     for tries_left in reversed(range(_TRIES)):
         try:
-            importlib.import_module("volatility3.schemas")
+            if known is None:
+                importlib.import_module("volatility3.schemas")
+            else:
+                # Other processes may have validated tables since it was imported.
+                importlib.reload(known)
             return
         except ValueError:
             # Another process is writing the list of validated tables at this moment.
@@ -160,9 +170,14 @@ def check(line: Line) -> None:
 
 
 def main() -> None:
-    """Performs the job in the first message."""
+    """Performs the job in the first message, in a process of its own."""
     end_with_parent()
-    sys.meta_path.insert(0, WithoutPandas())
+    refuse_pandas()
+    perform()
+
+
+def perform() -> None:
+    """Performs the job in the first message, and ends this process."""
     line = Line()
     logging.basicConfig(
         level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s"

@@ -10,16 +10,18 @@ import json
 import os
 import queue
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Mapping
-from typing import IO, Any, Callable, Optional
+from typing import IO, Any, Callable, Optional, Union
 
 import psutil
 
+from .forking import READERS, VARIABLES, Forked
 from .job import HERE, Job
 
 OFTEN = 0.2
@@ -37,7 +39,7 @@ PATIENCE = 5.0
 PROGRAM = str(HERE / "begin.py")
 """The program of a child process. If there are an installed copy of the package and the parent's own copy,
 the process uses the parent's."""
-READER, ANSWERER = "stackfleet.child", "stackfleet.agent_child"
+READER, ANSWERER, WARM = "stackfleet.child", "stackfleet.agent_child", "stackfleet.warm"
 """The modules that a child process can run."""
 
 
@@ -111,7 +113,7 @@ class Attempt:
             "reading": dataclasses.asdict(self._job.reading),
         }
         with tempfile.TemporaryFile() as log:
-            with ChildProcess(log) as process:
+            with ChildProcess(log, job=message) as process:
                 self._process = process
                 try:
                     process.send(message)
@@ -180,19 +182,19 @@ class ChildProcess:
 
     Args:
         module: the module that the process runs
+        job: its job, if it reads an image: it is forked where that is possible
     """
 
-    def __init__(self, log: IO[bytes], module: str = READER) -> None:
+    def __init__(self, log: IO[bytes], module: str = READER, job: Optional[dict[str, Any]] = None) -> None:
         self._log = log
-        self._child = subprocess.Popen(
-            [sys.executable, PROGRAM, str(HERE.parent), module],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            env=environment(os.environ),
-            start_new_session=True,
+        forked = None if job is None else READERS.fork(job, log, _warm)
+        pipe = subprocess.PIPE
+        self._child: Union[Forked, subprocess.Popen[bytes]] = forked or _started(
+            [module], environment(os.environ), pipe, pipe, log
         )
-        self._known = psutil.Process(self._child.pid)
+        self._known: list[psutil.Process] = []
+        with contextlib.suppress(psutil.Error):
+            self._known = [psutil.Process(self._child.pid)]
         self._members: list[psutil.Process] = []
         self._listed_at = -SELDOM
         self._heard: queue.Queue[dict[str, Any]] = queue.Queue()
@@ -245,7 +247,7 @@ class ChildProcess:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._child.wait(patience)
             self._kill()
-        code = self._child.returncode
+        code = self._child.wait()
         return f"signal {-code}" if code < 0 else f"{code}"
 
     def _kill(self) -> None:
@@ -265,7 +267,7 @@ class ChildProcess:
 
     def _family(self) -> list[psutil.Process]:
         with contextlib.suppress(psutil.Error):
-            return [self._known, *self._known.children(recursive=True)]
+            return [member for known in self._known for member in (known, *known.children(recursive=True))]
         return []
 
     def _listen(self) -> None:
@@ -274,6 +276,25 @@ class ChildProcess:
             for line in stream:
                 self._heard.put(json.loads(line))
         self._heard.put({"ended": True})
+
+
+def _started(
+    words: list[str], variables: dict[str, str], stdin: Any, stdout: int, stderr: Any
+) -> subprocess.Popen[bytes]:
+    """Starts a process that runs a module, which is the first of the words."""
+    return subprocess.Popen(
+        [sys.executable, PROGRAM, str(HERE.parent), *words],
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        env={**environment(os.environ), **variables},
+        start_new_session=True,
+    )
+
+
+def _warm(job: str, requests: socket.socket) -> subprocess.Popen[bytes]:
+    """Starts the process that forks readers."""
+    return _started([WARM, job], VARIABLES, requests, subprocess.DEVNULL, subprocess.DEVNULL)
 
 
 def environment(known: Mapping[str, str]) -> dict[str, str]:

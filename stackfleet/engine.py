@@ -16,6 +16,7 @@ import dask.config
 import distributed
 from distributed.comm import CommClosedError
 
+from .forking import LAST, READERS
 from .job import Job, Reading
 from .joining import Joining
 from .lake import Lake, LakeError, NewImage
@@ -55,6 +56,7 @@ def connected(scheduler: Optional[str], workers: int) -> Iterator[distributed.Cl
                 {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []},
             )
         )
+        contexts.callback(READERS.close, LAST)
         cluster = contexts.enter_context(_embedded(workers))
         yield contexts.enter_context(distributed.Client(cluster))
 

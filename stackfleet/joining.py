@@ -19,6 +19,7 @@ from winstacks.memory.decode.text import counted
 
 from . import provenance, versions
 from .child_process import ChildProcess, tail
+from .forking import READERS
 from .job import Job, Reading
 from .task import PLUGIN
 
@@ -81,11 +82,11 @@ class Joining(distributed.WorkerPlugin):
         self._files = [(job.path, job.size, job.probe) for job in jobs]
         self.found = expected if embedded else {}
         self.refused = ""
-        self._looked = embedded
+        self._embedded = embedded
 
     async def setup(self, worker: Any) -> None:
         """Checks a worker. A refused worker is closed if it joined during the run; other workers stay."""
-        if self._looked:
+        if self._embedded:
             return
         # A starting worker runs the plugins before it sends its first heartbeat.
         late = not worker.periodic_callbacks["heartbeat"].is_running()
@@ -96,6 +97,11 @@ class Joining(distributed.WorkerPlugin):
             if late:
                 asyncio.get_running_loop().call_later(1, self._dismiss, worker)
             raise RefusedError(self.refused)
+
+    def teardown(self, worker: Any) -> None:
+        """Ends the process that forks readers, at the end of the run; the client ends its own."""
+        if not self._embedded:
+            READERS.close()
 
     def _dismiss(self, worker: Any) -> None:
         worker.log_event(self._topic, {"state": "refused", "reason": self.refused})

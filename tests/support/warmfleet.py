@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import types
-from typing import IO, Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 from tests.forge import ask
 
@@ -40,8 +40,9 @@ def run() -> None:
     readers = os.environ.pop(READERS)
 
     child_process.subprocess = types.SimpleNamespace(  # type: ignore[assignment]
-        Popen=lambda command, *, stderr, env, **_: Reader(readers, command, stderr, env),
+        Popen=lambda command, *, stdin, stderr, env, **_: Reader(readers, command, stdin, stderr, env),
         PIPE=subprocess.PIPE,
+        DEVNULL=subprocess.DEVNULL,
         TimeoutExpired=subprocess.TimeoutExpired,
     )
     code = cli.main()
@@ -51,7 +52,7 @@ def run() -> None:
 
 
 class Reader:
-    """A process that reads an image, with the members of a Popen that `ChildProcess` uses.
+    """A process that reads images, or forks such processes, with the members of a Popen that are used of it.
 
     Attributes:
         pid: its process ID
@@ -60,11 +61,16 @@ class Reader:
         returncode: its exit code, negative for a signal; None while it runs
     """
 
-    def __init__(self, server: str, command: List[str], log: IO[bytes], env: Dict[str, str]) -> None:
+    def __init__(self, server: str, command: List[str], stdin: Any, log: Any, env: Dict[str, str]) -> None:
         its_input, to_it = os.pipe()
         from_it, its_output = os.pipe()
-        files = [its_input, its_output, log.fileno()]
-        self._command = ask.Command(server, command[1:], files, env, os.getcwd())
+        with open(os.devnull, "wb") as none:
+            files = [
+                its_input if stdin == subprocess.PIPE else stdin.fileno(),
+                its_output,
+                (none if log == subprocess.DEVNULL else log).fileno(),
+            ]
+            self._command = ask.Command(server, command[1:], files, env, os.getcwd())
         for file in (its_input, its_output):
             os.close(file)
         self.pid = self._command.pid

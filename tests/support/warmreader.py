@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 
-from stackfleet import child
 from tests.forge import warm
 
-_MODULES = ("opening", "reading", "versions", "writer")
+_MODULES = ("opening", "reading", "versions", "warm", "writer")
 
 
 def load() -> None:
@@ -19,15 +19,6 @@ def load() -> None:
     # PyArrow imports pandas with the first array.
     for name in ("pandas", "pyarrow.dataset", *map("stackfleet.{}".format, _MODULES)):
         importlib.import_module(name)
-    use_cache = child.use_cache
-
-    def used(folder: "str | None", lake: str) -> None:
-        from volatility3.framework import constants
-
-        use_cache(folder, lake)
-        warm.use_cache(constants.CACHE_PATH)
-
-    child.use_cache = used
     from tests.support.fleethooks import sitecustomize
 
     sitecustomize.watch()
@@ -36,4 +27,4 @@ def load() -> None:
 def run() -> None:
     """Does what `begin.py` does."""
     os.setsid()
-    child.main()
+    importlib.import_module(sys.argv[2]).main()
