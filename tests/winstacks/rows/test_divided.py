@@ -272,7 +272,7 @@ def test_an_ended_worker_costs_waits_of_its_process(opened: Opened, log: List[st
 def test_a_missing_member_ends_no_worker(
     name: str, lister: Any, method: str, opened: Opened, log: List[str]
 ) -> None:
-    """Without it there is no row, whoever reads the processes; it is said once."""
+    """Without it there is no row, and one warning, whoever reads the processes."""
 
     def lacking(*_: Any) -> Any:
         raise MissingMemberError("_KTHREAD", "WaitBlockList")
