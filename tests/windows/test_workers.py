@@ -73,7 +73,11 @@ def test_bytes_are_those_of_one_process(
         folder = tmp_path / str(workers)
         folder.mkdir()
         done = vol.run(
-            *(image[0], plugin, *options, "--workers", str(workers)),
+            image[0],
+            plugin,
+            *options,
+            "--workers",
+            str(workers),
             symbols=image[1],
             renderer="jsonl",
             arguments=["-o", str(folder)],

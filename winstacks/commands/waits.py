@@ -106,7 +106,9 @@ class WaitChains(Command[AddressSpace, ShownWait]):
 
     def _read(self, threads: Sequence[Thread]) -> Iterable[AddressSpace]:
         """Gathers the waits of the threads of a process."""
-        self._processes.append(self._lister.of_threads(threads))
+        found = self.image.attempt(lambda: self._lister.of_threads(threads))
+        if found is not None:
+            self._processes.append(found)
         return ()
 
     def _lose(self, space: AddressSpace) -> Iterable[AddressSpace]:

@@ -310,7 +310,7 @@ class Command(Generic[Step, Item]):
         yield self._rows_of_all(self.finish_portions())
 
     def _rows_of_all(self, steps: Iterable[Step]) -> Iterator[Row]:
-        return itertools.chain.from_iterable(map(self._rows_of, steps))
+        return itertools.chain.from_iterable(map(self._rows_of, self.image.possible(steps)))
 
     def _become_worker(self) -> None:
         self.plugin._progress_callback = _say_nothing

@@ -26,9 +26,12 @@ from winstacks.commands import gflags as gflags_command
 from winstacks.commands import tracereport as tracereport_command
 from winstacks.commands import trapframes as trapframes_command
 from winstacks.commands import waits as waits_command
+from winstacks.memory.decode.structure import MissingMemberError
 from winstacks.memory.workers import can_fork, processors
 from winstacks.rows import command as command_module
 from winstacks.rows import divided
+from winstacks.traps.lister import ThreadFrames
+from winstacks.waits.lister import WaitLister
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="this system does not fork")
 
@@ -260,6 +263,25 @@ def test_an_ended_worker_costs_waits_of_its_process(opened: Opened, log: List[st
         node for node in one if node.row["PID"] != SPOOLER
     ]
     assert any(f"process {SPOOLER} ended (signal 9): rows are missing" in line for line in told)
+
+
+@pytest.mark.parametrize(
+    ("name", "lister", "method"),
+    [("waits", WaitLister, "of_process"), ("trapframes", ThreadFrames, "thread_states")],
+)
+def test_a_missing_member_ends_no_worker(
+    name: str, lister: Any, method: str, opened: Opened, log: List[str]
+) -> None:
+    """Without it there is no row, and one warning, whoever reads the processes."""
+
+    def lacking(*_: Any) -> Any:
+        raise MissingMemberError("_KTHREAD", "WaitBlockList")
+
+    with mock.patch.object(lister, method, lacking):
+        one = _run(opened, name, log)
+        assert not one[0]
+        assert any("WaitBlockList" in line for line in one[1])
+        assert _run(opened, name, log, workers=2) == one
 
 
 @pytest.mark.parametrize("method", ["read", "_hold"])
