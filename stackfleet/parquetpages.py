@@ -160,10 +160,8 @@ def _sum_letters(file: BinaryIO, size: int) -> None:
 
     Parts of structures, which logs have and tables lack, are not summed.
     """
-    columns = pq.read_metadata(file).schema
-    names = [
-        column.path for column in columns if column.physical_type == _BYTE_ARRAY and "." not in column.path
-    ]
+    texts = (column for column in pq.read_metadata(file).schema if column.physical_type == _BYTE_ARRAY)
+    names = [column.path for column in texts if column.path == column.name]
     file.seek(0)
     letters = 0
     with pq.ParquetFile(file, read_dictionary=names) as parquet:
