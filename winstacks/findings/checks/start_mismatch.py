@@ -51,10 +51,10 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     start = None if thread is None else thread.win32_start_address
     if thread is not None and not start and not facts.image.table_name:
         facts.leave_out(NAME, _NO_START, f"TID {thread.tid}")
-    if thread is None or not start or thread.state == TERMINATED:
+    if thread is None or thread.state == TERMINATED:
         return
-    if not facts.is_user(start):
-        yield from _in_kernel(stack, thread, facts.image.machine.canonical(start), facts)
+    yield from _in_kernel(stack, thread, facts)
+    if not start or not facts.is_user(start):
         return
     if not _keeps_start_address(facts) or thread.unusable or not thread.space.layer_name:
         return
@@ -85,12 +85,13 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
             )
 
 
-def _in_kernel(stack: StackRecord, thread: Thread, start: int, facts: CheckFacts) -> Iterator[Finding]:
+def _in_kernel(stack: StackRecord, thread: Thread, facts: CheckFacts) -> Iterator[Finding]:
     """Yields a thread of the kernel that was started in no module.
 
-    Win32StartAddress equals StartAddress there: where Windows overwrites it, the two differ.
+    StartAddress is the routine. Win32StartAddress may be 0, as on running ReactOS systems.
     """
-    if stack.kind != KERNEL or thread.unusable or thread.start_address != thread.win32_start_address:
+    start = facts.image.machine.canonical(thread.start_address or 0)
+    if stack.kind != KERNEL or thread.unusable or not start or facts.is_user(start):
         return
     name = facts.namer(stack.space).name(start, return_address=False)
     if name.backing != NONE:
@@ -98,7 +99,7 @@ def _in_kernel(stack: StackRecord, thread: Thread, start: int, facts: CheckFacts
     unsure = bool(name.status)
     innocent = _DAMAGED if unsure else _LOADED_ITSELF
     severity, confidence = (LOW, POSSIBLE) if unsure else (MEDIUM, LIKELY)
-    evidence = f"Win32StartAddress {start:#x}, {facts.memory(stack.space, start)}"
+    evidence = f"StartAddress {start:#x}, {facts.memory(stack.space, start)}"
     finding = thread_finding(stack, thread, severity, confidence, evidence, innocent, start, name.symbol)
     yield finding._replace(group=(stack.space.layer_name, start), of_threads=True)
 
@@ -185,7 +186,7 @@ CHECK = Check(
     "T1055",
     THREAD_KINDS,
     "Win32StartAddress of a thread is in memory that belongs to no file; or the outermost function of the "
-    "stack called another image than the one with the start address; or Win32StartAddress of a thread of the "
+    "stack called another image than the one with the start address; or StartAddress of a thread of the "
     "kernel is in no module.",
     "medium if the start address is in private or unmapped memory, or in no module of the kernel; low if the "
     "kernel's list of modules is damaged or absent, if the process registered a function table for that "
