@@ -4,8 +4,9 @@
 
 Its standard input is a socket. Each message has four files: input, output and error of the new process, and
 a socket. Through this it sends the process ID, and later the exit code; when the other end is closed, it ends
-the process and forgets it. It ends when no message can come and its last process is forgotten. It opens no
-image, and no process has a file of another.
+the process and forgets it. It ends when no message can come and its last process is forgotten, or when
+nobody has asked for a process for a while: the worker of a cluster does not hear that a client was killed. It
+opens no image, and no process has a file of another.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ _MODULES = (
     "winstacks.stacks.decode.walk_x64",
 )
 """Modules that most images need. Those that register layers of one kind of image are left to its process."""
+
+IDLE = 5.0
+"""Seconds without a process and without a message after which it ends."""
 
 
 def load(job: dict[str, Any]) -> None:
@@ -80,12 +84,16 @@ class Forks:
         self._forgotten: set[int] = set()
 
     def serve(self) -> None:
-        """Forks for each message until no more can come, and nobody waits for a process."""
+        """Forks for each message until no more can come, or none came for `IDLE`; waits for its processes."""
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._signalled.fileno())
         listened = {self._requests, self._signals}
         while self._requests in listened or self._running or self._ended:
-            for ready in select.select([*listened, *self._running, *self._ended], [], [])[0]:
+            waited_for = [*listened, *self._running, *self._ended]
+            found = select.select(waited_for, [], [], None if self._running or self._ended else IDLE)[0]
+            if not found:
+                break
+            for ready in found:
                 if ready is self._signals:
                     ready.recv(1 << 12)
                     self._look()

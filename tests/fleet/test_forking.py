@@ -187,6 +187,19 @@ def test_it_is_replaced_when_it_was_killed(
     assert only(warm()).pid != first.pid
 
 
+def test_it_ends_when_nobody_asks_for_a_reader(
+    job: Dict[str, Any], log: IO[bytes], readers: forking.Readers
+) -> None:
+    with ChildProcess(log, job=job) as process:
+        first = only(warm())
+        assert "done" in read(process, job)
+        assert not gone(first)()
+    wait(gone(first), PATIENCE)
+    with ChildProcess(log, job=job) as process:
+        assert "done" in read(process, job)
+        assert only(warm()).pid != first.pid
+
+
 def test_other_options_have_another_process(
     job: Dict[str, Any], log: IO[bytes], readers: forking.Readers
 ) -> None:
