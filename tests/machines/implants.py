@@ -33,9 +33,13 @@ Call = Union[Link, Implant]
 def victim(host: Host64, *files: str, name: str = ..., functions: str = ...) -> Program: ...
 @overload
 def victim(host: Host86, *files: str, name: str = ..., functions: str = ...) -> Program86: ...
-def victim(host: Host, *files: str, name: str = "host.exe", functions: str = "main Loop Work") -> AnyProgram:
-    """A program that does its own work, too, and that the security product hooks."""
-    program = host.program(name, *files, functions=functions)
+def victim(host: Host, *files: str, name: str = "", functions: str = "main Loop Work") -> AnyProgram:
+    """A program that does its own work, too, and that the security product hooks.
+
+    Args:
+        name: of the program; if it is "", no other program of the machine has the name
+    """
+    program = host.program(name or f"host{len(host.kernel.processes)}.exe", *files, functions=functions)
     product.hook(program)
     program.waits("main", "Loop", WAIT_EX)
     return program

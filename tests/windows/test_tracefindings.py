@@ -147,6 +147,44 @@ def test_low_findings_without_an_innocent_reason_come_first() -> None:
     assert "low because" in low[0]["Innocent"] and "low because" not in low[1]["Innocent"]
 
 
+def test_a_guess_comes_before_what_is_low_for_a_reason() -> None:
+    """A DLL is on both sides of code, which is `medium`; where the walk is a guess, `low` for that alone."""
+    host = Host64("win10-x64")
+    explained = host.program("explained.exe", "clr.dll", functions="main")
+    base = explained.jitted()
+    explained.register((base, base + 0x2000))
+    explained.waits("clr!CallDescrWorkerInternal", Private(base), WAIT_EX)
+    guessed = host.program("guessed.exe", functions="main")
+    guessed.load(
+        "helper.dll", functions="Run Callback", path="C:\\Users\\ann\\AppData\\Local\\Temp\\helper.dll"
+    )
+    guessed.waits("helper!Run", Private(guessed.jitted()), "helper!Callback", WAIT_EX)
+    image = host.kernel.image()
+    first = next(row for row in found(image) if row["Process"] == "guessed.exe")
+    assert first["Severity"] == "medium"
+    module, _ = guessed.modules["kernelbase"]
+    guessed.process.space.set_state(module.base, module.size, State.MISSING)
+    assert module.section is not None
+    module.section.set_state(0, module.size, State.MISSING)
+    low = [row for row in found(image) if row["Severity"] == "low"]
+    assert [row["Process"] for row in low] == ["guessed.exe", "explained.exe"]
+    assert low[0]["Innocent"].startswith("code that a module made") and "low because" in low[0]["Innocent"]
+
+
+def test_the_first_of_each_program_comes_before_the_second_of_any() -> None:
+    host = Host64("win10-x64")
+    for name in ("browser.exe", "browser.exe", "browser.exe", "tool.exe", "tool.exe"):
+        program = host.program(name, functions="main")
+        outer, inner = program.jitted(), program.jitted()
+        program.waits("main", Private(outer), Private(inner), WAIT_EX)
+    low = [row for row in found(host.kernel.image(), "unbacked") if row["Severity"] == "low"]
+    assert [row["Process"] for row in low] == [
+        *("browser.exe", "tool.exe"),
+        *("browser.exe", "tool.exe"),
+        "browser.exe",
+    ]
+
+
 def test_threads_that_were_started_at_one_address_are_counted() -> None:
     """Each has a stack in the kernel and one in user mode: they are two threads."""
     host = Host64("win10-x64")

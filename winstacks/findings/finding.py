@@ -51,6 +51,7 @@ class Finding(NamedTuple):
         technique: ID of ATT&CK if it differs from the check's own
         of_threads: whether the row counts threads with the same finding, and not stacks
         acted_on: name of another process that the finding's process opened; "" if it opened none
+        lowered: whether the severity is `low` only because the frame is a guess
     """
 
     severity: str
@@ -71,12 +72,14 @@ class Finding(NamedTuple):
     status: Status = NOTHING
     of_threads: bool = False
     acted_on: str = ""
+    lowered: bool = False
 
     @property
     def explained(self) -> int:
-        """How far the finding is explained: 2 by an innocent reason, 1 by what may be lost, 0 by nothing."""
+        """How far the finding is explained: 0 by nothing, 1 by what may be lost, 2 by an innocent reason that
+        leaves it above `low` where no frame is a guess, 3 by another innocent reason."""
         if not self.innocent.startswith(NONE_KNOWN):
-            return 2
+            return 2 if self.lowered else 3
         return int(self.innocent.startswith(_MAY_EXPLAIN))
 
 
@@ -206,6 +209,7 @@ def place_finding(
         stack,
         "",
         status(place.frame.details.status, doubts_of(stack.status)),
+        lowered=place.guessed and severity != LOW,
     )
 
 

@@ -15,6 +15,7 @@ import functools
 import importlib
 from typing import (
     Collection,
+    Counter,
     Dict,
     Hashable,
     Iterable,
@@ -99,6 +100,7 @@ class FindingOrder(NamedTuple):
 
     Attributes:
         process: layer and _EPROCESS of the process
+        program: name of the process
         agrees: whether the finding counts as agreement on its process: findings above `low` do
         explained: how far it is explained, if it is `low`; see `Finding.explained`
     """
@@ -106,6 +108,7 @@ class FindingOrder(NamedTuple):
     check: str
     rank: Tuple[int, int]
     process: Tuple[str, int]
+    program: str
     agrees: bool
     explained: int
 
@@ -405,7 +408,8 @@ def _worst_first(outcomes: Sequence[Outcome]) -> List[Outcome]:
 
     Findings that are `low` for want of certainty come before those that are `low` for an innocent reason, and
     between them those which something that is not in the image may explain: an analyst who reads the first
-    rows would else read what is explained anyway.
+    rows would else read what is explained anyway. Between equals, the first of each program and check comes
+    before the second of any: a browser of twenty processes would else fill the first rows.
 
     Args:
         outcomes: findings in the order of the checks, which decides among equals
@@ -415,15 +419,19 @@ def _worst_first(outcomes: Sequence[Outcome]) -> List[Outcome]:
     for entry, _ in placed:
         if entry.agrees:
             checks.setdefault(entry.process, set()).add(entry.check)
-    placed.sort(
-        key=lambda pair: (
-            pair[0].rank[0],
-            pair[0].explained,
-            pair[0].rank[1],
-            -len(checks.get(pair[0].process, ())),
-        )
-    )
-    return [entry for _, entry in placed]
+
+    def key(entry: FindingOrder) -> Tuple[int, ...]:
+        severity, confidence = entry.rank
+        return severity, entry.explained, confidence, -len(checks.get(entry.process, ()))
+
+    before: Counter[Hashable] = Counter()
+    turns: List[Tuple[Tuple[int, ...], int, Outcome]] = []
+    for entry, outcome in placed:
+        repeated = key(entry), entry.check, entry.program
+        turns.append((key(entry), before[repeated], outcome))
+        before[repeated] += 1
+    turns.sort(key=lambda turn: turn[:2])
+    return [outcome for *_, outcome in turns]
 
 
 def _standing(outcome: Outcome) -> FindingOrder:
@@ -431,4 +439,5 @@ def _standing(outcome: Outcome) -> FindingOrder:
     finding, space = outcome.finding, outcome.finding.space
     process = space.layer_name, space.eprocess
     above = finding.severity != LOW
-    return FindingOrder(outcome.check.name, rank(finding), process, above, 0 if above else finding.explained)
+    explained = 0 if above else finding.explained
+    return FindingOrder(outcome.check.name, rank(finding), process, space.process, above, explained)

@@ -84,16 +84,14 @@ class Leftover(NamedTuple):
 
 def leftovers(stack: StackRecord, facts: CheckFacts) -> Iterator[Leftover]:
     """Yields return addresses on a stack into executable memory of no file: one for each region."""
-    thread, space = stack.thread, stack.space
-    if thread is None or stack.kind != USER or space.machine is not Machine.AMD64 or thread.unusable:
-        return
-    if thread.state == TERMINATED or not space.layer_name or not has_status(stack.status, *_CUT):
+    thread, space = cut_thread(stack), stack.space
+    if thread is None:
         return
     targets = executable_regions(space, facts)
     starts = [vad.start for vad in targets]
     known = {frame.address for frame in stack.frames}
     best: Dict[int, Tuple[int, int, int]] = {}
-    for slot, address in _values(stack, thread, facts) if targets else ():
+    for slot, address in stack_values(stack, thread, facts) if targets else ():
         place = bisect.bisect(starts, address) - 1
         vad = targets[place] if place >= 0 and address < targets[place].end else None
         if vad is None or address in known:
@@ -105,6 +103,15 @@ def leftovers(stack: StackRecord, facts: CheckFacts) -> Iterator[Leftover]:
         judged = _judged(space, address, kind, facts)
         if judged is not None:
             yield Leftover(thread, address, slot, region, *judged)
+
+
+def cut_thread(stack: StackRecord) -> Optional[Thread]:
+    """Returns the living thread of a user stack of x64 that lost pages cut; None of any other stack."""
+    thread = stack.thread
+    if thread is None or stack.kind != USER or stack.space.machine is not Machine.AMD64 or thread.unusable:
+        return None
+    cut = bool(stack.space.layer_name) and has_status(stack.status, *_CUT)
+    return thread if cut and thread.state != TERMINATED else None
 
 
 def executable_regions(space: AddressSpace, facts: CheckFacts) -> List[Region]:
@@ -120,7 +127,7 @@ def _regions(space: AddressSpace, facts: CheckFacts) -> List[Region]:
     return sorted(found, key=lambda vad: vad.start)
 
 
-def _values(stack: StackRecord, thread: Thread, facts: CheckFacts) -> Iterator[Tuple[int, int]]:
+def stack_values(stack: StackRecord, thread: Thread, facts: CheckFacts) -> Iterator[Tuple[int, int]]:
     """Yields the values of the part of a stack that may be in use, each with its address."""
     sp = stack.walked[0].sp if stack.walked else None
     limits = facts.image.service(UserStacks).native(thread)

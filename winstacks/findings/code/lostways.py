@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Tuple
 
-from ...columns.words import IMAGE, LEAF, LOW, MEDIUM, SCAN
+from ...columns.words import IMAGE, LOW, MEDIUM
 from ...memory.decode.machine import Machine
 from ...memory.decode.status import has_status
 from ...memory.decode.statuscodes import StatusCode
@@ -56,7 +56,7 @@ def is_lost_way(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> boo
 
     All frames further in must be in images: code in no module is a reason of its own.
     """
-    if not place.guessed or place.how not in (SCAN, LEAF) or stack.space.machine is not Machine.AMD64:
+    if not place.guessed or stack.space.machine is not Machine.AMD64:
         return False
     if not has_status(stack.status, *_LOST) or has_status(stack.status, *_OTHERS):
         return False

@@ -14,12 +14,14 @@ from ...memory.decode.statuscodes import words_that
 from ...memory.decode.statusmeanings import Means
 from ...memory.image import AddressSpace
 from ...names.decode.rules import undecorated
+from ...process.thread import Thread
 from ...stacklist.stack import StackRecord
 from ...stacks.decode.frames import LONGEST_CALL, is_call
 from ..facts import CheckFacts
 from ..finding import FramePlace, find_place, frame_places
 from .copies import NO_IMAGE, NOT_IN_MEMORY
 from .functions import function_at
+from .leftovers import cut_thread, stack_values
 
 NOT_BY_A_CALL = ("goexit", "runtime.goexit", "KiServiceLinkage")
 """Functions to which only a fabricated stack returns: the base of Go's routines, and of Zw calls."""
@@ -31,6 +33,13 @@ _SHORTEST_JUMP = 3
 """Bytes needed to recognise a jump: REX, FF, and the first byte of the operand."""
 _GROUP, _JUMP = 0xFF, 4
 _REX = range(0x40, 0x50)
+_REX_B = 1
+_KEPT = (3, 5, 6, 7)
+"""Numbers of RBX, RBP, RSI and RDI. Functions keep these registers, and R12 to R15: what is in them when a
+function returns was put there by who called it."""
+_SIB, _RIP = 4, 5
+"""Numbers in ModRM that name no register, if the operand is in memory."""
+_LEADS = f"{__name__}: leads"
 
 
 class CallSite(NamedTuple):
@@ -84,6 +93,48 @@ def call_site(stack: StackRecord, check: str, facts: CheckFacts) -> Iterator[Cal
             yield CallSite(place._replace(guessed=doubted and not sure), called, jumps)
 
 
+class LeftJump(NamedTuple):
+    """A value on a stack that leads to a jump through a register which functions keep.
+
+    Attributes:
+        slot: where on the stack it lies
+        called: whether a call precedes the jump; None if that code is not in memory
+    """
+
+    thread: Thread
+    address: int
+    slot: int
+    called: Optional[bool]
+
+
+def left_jumps(stack: StackRecord, facts: CheckFacts) -> Iterator[LeftJump]:
+    """Yields values on a stack that lost pages cut, which lead to such jumps in images.
+
+    A scan takes only values behind a call: it passes by gadgets. Other values lead to no such jump: functions
+    do not begin with one, and thunks jump through memory or RAX.
+    """
+    thread, space = cut_thread(stack), stack.space
+    if thread is None:
+        return
+    for slot, address in stack_values(stack, thread, facts):
+        called, jumps = facts.find_once(
+            _LEADS, space, address, functools.partial(_lead, space, address, facts)
+        )
+        if jumps:
+            yield LeftJump(thread, address, slot, called)
+
+
+def _lead(space: AddressSpace, address: int, facts: CheckFacts) -> Tuple[Optional[bool], bool]:
+    """Returns `called` of a value, see `LeftJump`, and whether it leads to such a jump in an image."""
+    vad = facts.vad(space, address)
+    code = None if vad is None or not vad.image else facts.copies.read(space, address, _SHORTEST_JUMP)
+    if code is None or not jumps_on_kept(code) or not facts.executable(space, address):
+        return None, False
+    called, jumps = _site(space, address, facts)
+    start = address if called is None else address - LONGEST_CALL
+    return called, jumps and facts.copies.compare(space, start, address + _JUMP_LENGTH).equal
+
+
 def settled(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> FramePlace:
     """Returns a frame in no module, no guess if Windows code that is equal everywhere returns to it.
 
@@ -114,6 +165,17 @@ def jumps_on(code: bytes) -> bool:
     """Returns whether code is a jump through a register or memory: FF /4, with or without REX."""
     start = 1 if code[:1] and code[0] in _REX else 0
     return len(code) > start + 1 and code[start] == _GROUP and code[start + 1] >> 3 & 7 == _JUMP
+
+
+def jumps_on_kept(code: bytes) -> bool:
+    """Returns whether code is a jump through a register which functions keep, or through memory at one."""
+    if not jumps_on(code):
+        return False
+    prefix, operand = (code[0], code[2]) if code[0] in _REX else (0, code[1])
+    mode, register = operand >> 6, operand & 7
+    if mode != 3 and (register == _SIB or (not mode and register == _RIP)):
+        return False
+    return register >= _SIB if prefix & _REX_B else register in _KEPT
 
 
 def _by_name(place: FramePlace) -> bool:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import List, Optional
 
 import pytest
 
@@ -12,11 +12,12 @@ from tests.forge.code import Routine, module_options
 from tests.forge.module import Module
 from tests.forge.paging import State
 from tests.forge.phys import PAGE
+from tests.machines.implants import WAIT_EX
 from tests.machines.programs import own_stack
 from tests.support.clean.host64 import Host64
-from tests.support.findingimages import TID, X64, FindingImage, answered, found
+from tests.support.findingimages import TID, X64, FindingImage, Row, answered, found
 from tests.support.only import only
-from winstacks.findings.code.returns import jumps_on
+from winstacks.findings.code.returns import jumps_on, jumps_on_kept
 
 NO_CALL, GADGET = "no_call", "gadget"
 CODE = Routine(0x1100, pushes=(3,), alloc=0x28)
@@ -197,3 +198,73 @@ def test_code_before_a_return_address_that_only_the_section_has(name: str, check
 )
 def test_jumps_through_a_register_or_memory(code: str, expected: bool) -> None:
     assert jumps_on(bytes.fromhex(code)) == expected
+
+
+@pytest.mark.parametrize(
+    "code, kept",
+    [
+        ("ffe3", True),  # jmp rbx
+        ("ff23", True),  # jmp [rbx]
+        ("ff6708", True),  # jmp [rdi+8]
+        ("ff6500", True),  # jmp [rbp+0]
+        ("41ffe4", True),  # jmp r12
+        ("41ff27", True),  # jmp [r15]
+        ("48ffe0", False),  # jmp rax
+        ("ff21", False),  # jmp [rcx]
+        ("41ffe2", False),  # jmp r10
+        ("ff2510", False),  # jmp [rip+..]
+        ("ff2424", False),  # jmp [rsp]
+        ("ffd3", False),  # call rbx
+        ("41ff", False),
+    ],
+)
+def test_registers_that_functions_keep(code: str, kept: bool) -> None:
+    assert jumps_on_kept(bytes.fromhex(code)) == kept
+
+
+GADGETS = "kernelbase!BaseDllReadWriteIniFile"
+
+
+def spoofed(offset: int, lost: bool) -> List[Row]:
+    """The findings of a stack that returns into a function of Windows with gadgets.
+
+    Args:
+        offset: of the gadget in the function
+        lost: whether the kernel stack with the thread's registers is not in the image
+    """
+    host = Host64("win10-x64")
+    program = host.program("app.exe", functions="main Work")
+    thread = program.thread("main")
+    program.waits("main", GADGETS, WAIT_EX, thread=thread)
+    space, inside = program.process.space, program.at(GADGETS)
+    slots = range(thread.user_stack_limit, thread.user_stack_base, 8)
+    place = next(at for at in slots if space.read_int(at, 8) == inside + 0x20)
+    space.write_int(place, inside + offset, 8)
+    image = host.kernel.image()
+    if lost:
+        size = thread.stack_base - thread.stack_limit
+        host.kernel.space.set_state(thread.stack_limit, size, State.MISSING)
+    return found(image, GADGET)
+
+
+@pytest.mark.parametrize("offset", [0x15, 0x20, 0x35])
+def test_a_gadget_to_which_no_walk_leads(offset: int) -> None:
+    row, walked = only(spoofed(offset, lost=True)), only(spoofed(offset, lost=False))
+    assert (walked["Severity"], walked["How"]) == ("medium", "unwind")
+    assert (row["Severity"], row["Confidence"], row["How"], row["Frame"]) == ("low", "possible", "scan", None)
+    assert row["Innocent"].startswith("nothing known in this process; no walk leads to the value")
+    assert row["Address"] == walked["Address"] and "; the stack has the address at 0x" in row["Evidence"]
+
+
+def test_code_that_is_no_gadget_is_passed_by() -> None:
+    assert spoofed(0x25, lost=True) == []
+
+
+def test_a_value_on_a_whole_stack_is_no_gadget() -> None:
+    """The walk says which values are return addresses."""
+    host = Host64("win10-x64")
+    program = host.program("app.exe", functions="main Work")
+    thread = program.thread("main")
+    program.waits("main", "Work", WAIT_EX, thread=thread)
+    program.process.space.write_int(thread.user_stack_base - 8, program.at(GADGETS) + 0x35, 8)
+    assert found(host.kernel.image(), GADGET) == []
