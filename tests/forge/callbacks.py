@@ -1,23 +1,26 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Callbacks that no thread's stack shows: timers, queued DPCs, work items, InstrumentationCallback."""
+"""Callbacks that no thread's stack shows: timers, DPCs, work items, APCs, InstrumentationCallback."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from . import kernels
 from .isf import Isf, Json
 from .kernel import Kernel
 from .kernels import KnownKernel
 from .obj import Obj, ring
+from .thread import Thread
 
 NEVER, ALWAYS = 0x6B1D0C2F93A75E4B, 0xC38E5512F07A1D96
 """Values of KiWaitNever and KiWaitAlways."""
 
-NOTIFICATION_TIMER, DPC = 8, 19
-"""Types of objects: TimerNotificationObject, DpcObject."""
+NOTIFICATION_TIMER, APC, DPC = 8, 18, 19
+"""Types of objects: TimerNotificationObject, ApcObject, DpcObject."""
+KERNEL_MODE, USER_MODE = 0, 1
+"""The lists of a thread's APCs."""
 
 _MASK = (1 << 64) - 1
 
@@ -81,6 +84,21 @@ def _queue_types(known: KnownKernel) -> Json:
 def _structure(size: int, **members: Tuple[int, Json]) -> Json:
     fields = {name: {"offset": offset, "type": kind} for name, (offset, kind) in members.items()}
     return {"kind": "struct", "size": size, "fields": fields}
+
+
+def queue_apcs(kernel: Kernel, thread: Thread, kernel_mode: Sequence[Obj], user_mode: Sequence[Obj]) -> None:
+    """Sets up both lists of a thread's APCs, as Windows does for each thread."""
+    heads = thread.kthread.at("ApcState.ApcListHead")
+    for mode, apcs in ((KERNEL_MODE, kernel_mode), (USER_MODE, user_mode)):
+        head = heads + 2 * mode * kernel.space.pointer_size
+        ring(kernel.space, [head, *(apc.at("ApcListEntry") for apc in apcs)])
+
+
+def new_apc(kernel: Kernel, kernel_routine: int, normal_routine: int = 0, context: int = 0) -> Obj:
+    """An APC, in no list."""
+    apc = kernel.obj("_KAPC", tag=b"Kapc")
+    apc.put(Type=APC, KernelRoutine=kernel_routine, NormalRoutine=normal_routine, NormalContext=context)
+    return apc
 
 
 class Callbacks:

@@ -16,6 +16,8 @@ pytestmark = [pytest.mark.shared, pytest.mark.cli]
 
 ALWAYS = "nt!IopTimerDispatch"
 """The kernel's timer for drivers, which runs from boot on."""
+COMPLETING, QUEUED = "ros-running", "nt!IopCompleteRequest"
+"""The image in which an I/O request is about to be completed, and the routine of the APC that is queued."""
 
 
 @pytest.mark.parametrize("packed", IMAGES, ids=lambda path: path.name.partition(".")[0])
@@ -31,6 +33,8 @@ def test_each_timer_leads_into_code_of_a_loaded_module(packed: pathlib.Path, tmp
         ("image", "awaited", None, "")
     }
     assert ALWAYS in {row["Symbol"] for row in frames}
+    if packed.name.startswith(COMPLETING):
+        assert QUEUED in {row["Symbol"] for row in frames}
     found = rows(
         "windows.tracefindings", "--check", "kernel_no_module", "kernel_unloaded", "section_not_code"
     )

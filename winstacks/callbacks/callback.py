@@ -11,7 +11,8 @@ from ..memory.decode.memory import Memory
 from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 
-DPC, WORK_ITEM, INSTRUMENTATION = "DPC", "work item", "InstrumentationCallback"
+DPC, WORK_ITEM, APC, INSTRUMENTATION = "DPC", "work item", "APC", "InstrumentationCallback"
+KERNEL_CALLBACK = "KernelCallbackTable"
 """The sorts of callbacks, besides timers: the words of OwnerName."""
 
 MAX_CALLBACKS = 1 << 16

@@ -6,7 +6,9 @@ Most programs that generate code have one module that generates it, calls it and
 and PHP's compilers, QEMU's, JavaScriptCore, sljit, drivers of graphics cards, oneDNN, Numba). A list of
 such modules cannot be complete. So the stack decides: an unmodified module outside Windows' folders is on
 both sides of the code, or it called the code, which was interrupted on a whole stack. Injected code is
-called by Windows (a thread's start, an APC, a callback), and calls Windows.
+called by Windows (a thread's start, an APC, a callback), and calls Windows. Code in which an exception was
+raised called nobody: there the module that handles the exception is on the inner side, as where an emulator's
+accesses to memory fault.
 
 Where the process has much generated code, functions in several ranges may have called each other before the
 thread was interrupted (Numba's wrapper calls its kernel, and each has memory of its own).
@@ -22,7 +24,7 @@ import bisect
 import functools
 from typing import FrozenSet, List, NamedTuple, Optional
 
-from ...columns.words import IMAGE
+from ...columns.words import IMAGE, TRAP
 from ...memory.decode.status import has_status
 from ...memory.image import AddressSpace
 from ...process.regions import is_beneath
@@ -31,7 +33,7 @@ from ...stacklist.stack import StackRecord
 from ..facts import CheckFacts
 from ..finding import FramePlace
 from .functions import function_at
-from .runtimes import NOT_ITS_FILE, beyond_windows, neighbour_frames, was_interrupted
+from .runtimes import NOT_ITS_FILE, beyond_windows, neighbour_frames, was_interrupted, within_windows
 
 _DRIVERS = ("\\windows\\system32\\driverstore\\",)
 """The folder of Windows with packages of drivers, which are not Windows' own."""
@@ -64,7 +66,9 @@ def vendor_neighbour(stack: StackRecord, place: FramePlace, facts: CheckFacts) -
     """Returns the module outside Windows' folders that is next to code of no file; None if there is none."""
     inner, outer = neighbour_frames(stack, place, facts)
     if inner is not None:
-        if not is_vendor(stack, inner, facts):
+        if place.how == TRAP:
+            inner = within_windows(stack, place, facts)
+        if inner is None or not is_vendor(stack, inner, facts):
             return None
         outer = outer if outer and is_vendor(stack, outer, facts) else beyond_windows(stack, place, facts)
         where = _BOTH

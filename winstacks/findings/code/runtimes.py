@@ -198,6 +198,13 @@ def beyond_windows(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> 
     return find_place(stack, beyond[above]) if above < len(beyond) else None
 
 
+def within_windows(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Optional[FramePlace]:
+    """Returns the next inner frame that is neither in private memory nor in a DLL of Windows, or None."""
+    beyond = facts.find_once_of_stack(_BEYOND, stack, functools.partial(_outside_windows, stack, facts))
+    below = bisect.bisect_left(beyond, place.number) - 1
+    return find_place(stack, beyond[below]) if below >= 0 else None
+
+
 def _outside_windows(stack: StackRecord, facts: CheckFacts) -> List[int]:
     """Returns the numbers of the frames that are neither in private memory nor in a DLL of Windows."""
     has_runtimes = bool(facts.runtimes(stack.space))

@@ -309,7 +309,8 @@ class _Walk(Generic[R]):
                 self._lost = self._lost or taken.lasting
             if taken.border is not None:
                 return self._end(None, taken.border._replace(sure=not self._lost))
-            if taken.registers.ip == 0:
+            # A thread that was interrupted at address 0 called a null pointer: the stack has its caller.
+            if taken.registers.ip == 0 and not (taken.interrupted and taken.registers.sp):
                 return self._end(None)
             stays = taken.return_register is not None and taken.registers.sp == registers.sp
             objection = None if stays else self._stacks.objection(registers.sp, taken.registers.sp)

@@ -8,9 +8,10 @@ from typing import List, Tuple
 
 import pytest
 
-from tests.forge.callbacks import Callbacks, with_queues
+from tests.forge.callbacks import Callbacks, new_apc, queue_apcs, with_queues
 from tests.forge.kernel import Kernel
 from tests.forge.pe import RDATA, TEXT, Section
+from tests.forge.process import Process
 from tests.forge.vad import EXECUTE_READ, READWRITE
 from tests.support.findingimages import Row, found
 from tests.support.only import only
@@ -142,3 +143,71 @@ def test_an_instrumentation_callback_of_a_module_is_silent(name: str) -> None:
     path = "Pcb.InstrumentationCallback" if name in X64 else "InstrumentationCallback"
     process.eprocess[path] = base + 0x1000
     assert found_by_all(kernel) == []
+
+
+def of_callbacks(kernel: Kernel) -> List[Row]:
+    """The findings about callbacks: the thread has no stack here, which is a finding, too."""
+    return [row for row in found_by_all(kernel) if row["Kind"] == "callback"]
+
+
+def with_thread(name: str) -> Tuple[Kernel, int, Process, int]:
+    """A kernel, the address of a function of a driver, a process with a thread, and private code in it."""
+    kernel, function = kernel_of(name)
+    process = kernel.process("app.exe", pid=1000)
+    process.module("ntdll.dll", exports={"NtClose": 0x1100})
+    base = process.space.reserve(0x1000)
+    process.region(base, b"\x90" * 0x100, size=0x1000, protection=EXECUTE_READ)
+    process.thread(1004)
+    return kernel, function, process, base
+
+
+@pytest.mark.parametrize("as_context", [False, True])
+@pytest.mark.parametrize("name", KERNELS)
+def test_an_apc_that_leads_to_private_memory(name: str, as_context: bool) -> None:
+    """As early-bird injection leaves it in a new process."""
+    kernel, function, process, base = with_thread(name)
+    module = process.module("app.exe").base + FUNCTION
+    routine, called = (module, base + 0x40) if as_context else (base + 0x40, 0)
+    queue_apcs(kernel, only(process.threads), [], [new_apc(kernel, function, routine, called)])
+    row = only(of_callbacks(kernel))
+    assert (row["Finding"], row["Severity"], row["PID"]) == ("unbacked", "high", 1000)
+    assert row["Address"] == base + 0x40
+    assert "; a callback, not a thread, leads there: APC 0x" in row["Evidence"]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_an_apc_whose_kernel_routine_is_in_no_driver(name: str) -> None:
+    kernel, _, process, _ = with_thread(name)
+    pool = kernel.space.reserve(0x1000)
+    kernel.space.write(pool, b"\x90" * 0x100)
+    queue_apcs(kernel, only(process.threads), [new_apc(kernel, pool + 0x10)], [])
+    row = only(of_callbacks(kernel))
+    assert (row["Finding"], row["PID"], row["Severity"]) == (
+        *("kernel_no_module", 0),
+        "medium" if name in X64 else "high",
+    )
+    assert "; a callback, not a thread, leads there: APC 0x" in row["Evidence"]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_apcs_of_modules_are_silent(name: str) -> None:
+    kernel, function, process, _ = with_thread(name)
+    module = process.module("app.exe").base + FUNCTION
+    apcs = [new_apc(kernel, function), new_apc(kernel, function, function)]
+    queue_apcs(kernel, only(process.threads), apcs, [new_apc(kernel, function, module, 0x20)])
+    assert of_callbacks(kernel) == []
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_an_entry_of_the_kernel_callback_table(name: str) -> None:
+    kernel, _, process, base = with_thread(name)
+    user32, size = process.module("user32.dll").base, process.space.pointer_size
+    table = process.space.reserve(0x1000)
+    process.region(table, b"", size=0x1000, protection=READWRITE)
+    for number in range(100):
+        process.space.write_int(table + number * size, base if number == 2 else user32 + FUNCTION, size)
+    assert process.peb is not None
+    process.peb["KernelCallbackTable"] = table
+    row = only(of_callbacks(kernel))
+    assert (row["Finding"], row["Severity"], row["PID"], row["Address"]) == ("unbacked", "high", 1000, base)
+    assert f"leads there: KernelCallbackTable {table + 2 * size:#x}" in row["Evidence"]

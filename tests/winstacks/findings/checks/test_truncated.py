@@ -4,17 +4,19 @@
 
 from __future__ import annotations
 
+import pathlib
 from typing import Any, Dict, List, Tuple
 
 import pytest
 
-from tests.forge import code
+from tests.forge import code, context
 from tests.forge.code import Routine
 from tests.forge.phys import PAGE
 from tests.forge.space import Space
-from tests.support import callstackimages
+from tests.support import callstackimages, flattables
 from tests.support.callstackimages import CALLBACK, WAIT_EX, StackImage
 from tests.support.callstackimages86 import StackImage86, Wow64Threads
+from tests.support.clean.host64 import Host64, Through
 from tests.support.findingimages import TID, X64, X86, FindingImage, found
 from tests.support.only import only
 
@@ -62,6 +64,38 @@ def test_whole_stacks_are_silent(name: str) -> None:
     image.dispatched(1012, ("KiUserExceptionDispatcher", CALLBACK), 0x33)
     image.system(12)
     assert found(image.kernel.image(), CHECK) == []
+
+
+@pytest.mark.parametrize("name", X64)
+def test_a_call_of_a_null_pointer(name: str, tmp_path: pathlib.Path) -> None:
+    """A program's filter waits, after a call of address 0: who called is on the stack."""
+    host = Host64(name)
+    program = host.program("crashed.exe", functions="main Work Parse Filter")
+    thread = program.thread("main")
+    dispatcher = Through("KiUserExceptionDispatcher")
+    program.waits("main", "Work", "Parse", dispatcher, "ntdll!RtlDispatchException", "Filter", thread=thread)
+    space = program.process.space
+
+    def place_of(value: int) -> int:
+        slots = range(thread.user_stack_base - 8, thread.user_stack_limit, -8)
+        return next(slot for slot in slots if space.read_int(slot, 8) == value)
+
+    returned = program.at("Parse") + 0x20
+    machine_frame = place_of(returned - 5)
+    space.write_int(machine_frame, 0, 8)
+    # The call that led to address 0 has pushed where it would return.
+    space.write_int(machine_frame + 0x18, place_of(returned), 8)
+    image = host.kernel.image()
+    assert found(image, CHECK) == []
+    opened = context.open_image(image, tmp_path)
+    frames = flattables.frames(opened, kinds=["user"])
+    shown = [(row["Symbol"].partition("+")[0], row["How"], row["Status"]) for row in frames]
+    place = shown.index(("<zero>", "trap", ""))
+    assert shown[place + 1 : place + 4] == [
+        ("crashed!Parse", "scan", "unsure"),
+        ("crashed!Work", "unwind", "unsure"),
+        ("crashed!main", "unwind", "unsure"),
+    ]
 
 
 @pytest.mark.parametrize("name", X64)

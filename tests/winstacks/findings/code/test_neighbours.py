@@ -11,7 +11,7 @@ import pytest
 from tests.forge.paging import State
 from tests.forge.phys import PAGE
 from tests.machines import unnamed
-from tests.support.clean.host64 import Host64, Private, Program
+from tests.support.clean.host64 import Host64, Private, Program, Through
 from tests.support.findingimages import found
 from tests.support.only import only
 
@@ -20,6 +20,12 @@ CHECK = "unbacked"
 FOLDER = "C:\\Program Files\\Vendor"
 TEMP = "C:\\Users\\ann\\AppData\\Local\\Temp"
 WAIT_EX = "kernelbase!WaitForSingleObjectEx"
+RAISED = (
+    Through("KiUserExceptionDispatcher"),
+    "ntdll!RtlDispatchException",
+    "ntdll!RtlpCallVectoredHandlers",
+)
+"""Calls of Windows above code in which an exception was raised."""
 
 
 def program_of(folder: str = FOLDER, ranges: int = 8) -> Program:
@@ -75,6 +81,22 @@ def test_code_of_several_ranges_that_called_each_other(ranges: int, caller: bool
     assert [row["Severity"] for row in rows if row["Frame"] == 0] == [severity]
 
 
+@pytest.mark.parametrize(("ranges", "severity"), [(8, "low"), (1, "medium")])
+def test_a_module_handles_the_exception_in_code_that_it_called(ranges: int, severity: str) -> None:
+    """As emulators do, whose code reads memory that may not be there."""
+    program = program_of(ranges=ranges)
+    program.waits("main", "engine!Run", code_in(program), *RAISED, "engine!Wait", WAIT_EX)
+    row = row_of(program)
+    assert (row["Severity"], row["How"]) == (severity, "trap")
+    assert row["Innocent"] == "code that a module made: engine!Run+0x20 is on both sides of it on the stack"
+
+
+def test_an_exception_that_windows_handles_explains_nothing() -> None:
+    program = program_of()
+    program.waits("main", "engine!Run", code_in(program), *RAISED, WAIT_EX)
+    assert row_of(program)["Severity"] == "high"
+
+
 def test_code_that_calls_windows_is_not_explained() -> None:
     program = program_of()
     program.waits("main", "engine!Run", code_in(program), WAIT_EX)
@@ -88,7 +110,7 @@ def test_code_that_windows_called_is_not_explained() -> None:
 
 
 def test_a_module_that_was_changed_explains_nothing() -> None:
-    """Its function is not that of the file any more."""
+    """Its function differs from the file's."""
     program = program_of()
     program.process.space.write(program.at("engine!Run"), b"\x48\x31\xc0\x90")
     program.waits("main", "engine!Run", code_in(program), "engine!Wait", WAIT_EX)
