@@ -16,8 +16,11 @@ from tests.forge import modulefile
 from tests.forge.paging import State
 from tests.forge.phys import PAGE
 from tests.forge.process import Process
+from tests.machines import product
+from tests.machines.implants import WAIT_EX as WAITS
 from tests.support.bare import MACHINES
 from tests.support.callstackimages import MAIN, STUB, WAIT_EX
+from tests.support.clean.host64 import Host64
 from tests.support.findingimages import ALL, TID, X64, FindingImage, answered, found, severities
 from tests.support.only import only
 from winstacks.findings.code.jumps import follow_jumps
@@ -126,6 +129,22 @@ def test_a_hook_beside_it_is_low(code: str) -> None:
         "low",
         True,
     )
+
+
+def test_a_hook_over_a_longer_hook_is_explained() -> None:
+    """A product hooks each process by 5 bytes, and one had a hook of 12, whose end is left."""
+    host = Host64("win10-x64")
+    for number in range(4):
+        other = host.program(f"other{number}.exe", functions="main")
+        other.waits("main", WAITS)
+    program = host.program("app.exe", functions="main")
+    program.load("guide.dll", "HookCreate", path="C:\\Program Files\\Guide\\guide.dll", key="guide")
+    jump = b"\x48\xb8" + struct.pack("<Q", program.at("guide!HookCreate")) + b"\xff\xe0"
+    program.process.space.write(program.at("ntdll!NtCreateFile"), jump)
+    program.waits("main", WAITS)
+    product.hook_all(host)
+    rows = [row for row in found(host.kernel.image(), CHECK) if row["Process"] == "app.exe"]
+    assert {row["Severity"] for row in rows} == {"low"}
 
 
 @pytest.mark.parametrize("name", ALL)
