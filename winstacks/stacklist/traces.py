@@ -54,7 +54,6 @@ from ..process.threads import Threads, processes, threads
 from ..stacks.lister import CallStack, StackLister
 from ..tracedb.decode.capture import back_trace_hash
 from ..tracedb.finder import Databases
-from .callbacks import CallbackStacks
 from .frames import NamedFrames
 from .imagefacts import Totals
 from .shown import left_out
@@ -233,7 +232,10 @@ class StackCollector:
         return StackLister(self._image, self._symbolizer)
 
     @functools.cached_property
-    def _callbacks(self) -> CallbackStacks:
+    def _callbacks(self) -> Any:
+        # Dumps have no callbacks: they do without these modules.
+        from .callbacks import CallbackStacks
+
         return CallbackStacks(self._image, self._frames)
 
     @functools.cached_property
