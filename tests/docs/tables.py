@@ -329,7 +329,8 @@ def _machines(rest: str) -> List[str]:
     if rest == "in short":
         return [measuring.sentence()]
     if rest == "missed":
-        return _table(["techniques", "Windows", "pages missing", "missed by most draws"], measuring.missed())
+        short = ["missed by most draws", "behind the first ten rows in most draws"]
+        return _table(["techniques", "Windows", "pages missing", *short], measuring.missed())
     head = ["what", "Windows", "pages missing", "seeds", "above `low`", "among the first ten rows"]
     old = "", "This table was measured before the last changes of the rules and of the model."
     return [

@@ -26,7 +26,10 @@ KERNELS = ("win10-x64", "win11-x64", "win10-x86")
 PLANTED_IN = "desktop"
 """The machine in which techniques are planted."""
 OFTEN = 0.5
-"""A technique is named as missed if it is not found above `low` in this share of the draws."""
+"""A technique is named as missed if it is not found above `low`, or not among the first rows, in this share
+of the draws."""
+ALL = "all techniques"
+"""The cell of the techniques of all rooms."""
 
 FEW = 0.01
 """The share of draws that may be worse than what the suite accepts."""
@@ -126,9 +129,20 @@ def joined(folder: pathlib.Path) -> List[Dict[str, Any]]:
     for file in sorted(folder.glob("*.json")):
         part = json.loads(file.read_text(encoding="utf-8"))
         parts.setdefault((part["kernel"], part["share"], part["of"]), []).append(part)
+    for (kernel, share, _), planted in [item for item in parts.items() if "shown" in item[1][0]]:
+        parts.setdefault((kernel, share, ALL), []).extend(planted)
     order = {name: place for place, name in enumerate((*MACHINES, *rooms(KERNELS[0])))}
     ordered = sorted(parts, key=lambda key: (*key[:2], order.get(key[2], len(order)), key[2]))
-    return [cell_of(parts[key]) for key in ordered]
+    return [cell_of(_whole_draws(parts[key]) if key[2] == ALL else parts[key]) for key in ordered]
+
+
+def _whole_draws(parts: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """Returns a part for each draw with the techniques of all its rooms."""
+    draws: Dict[int, Dict[str, Any]] = {}
+    for part in parts:
+        draw = draws.setdefault(part["seed"], {**part, "of": ALL, "shown": {}})
+        draw["shown"] = {**draw["shown"], **part["shown"]}
+    return list(draws.values())
 
 
 def cell_of(parts: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
@@ -149,9 +163,14 @@ def cell_of(parts: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
         spread([_percent(_count(part, place), count) for part in parts]) for place in range(3)
     )
     worst = percentile([_percent(_count(part, 0), count) for part in parts], FEW)
-    missed = [
-        name for name in first["shown"] if sum(part["shown"][name][0] for part in parts) < OFTEN * len(parts)
-    ]
+    missed, behind = (
+        [
+            name
+            for name in first["shown"]
+            if sum(part["shown"][name][place] for part in parts) < OFTEN * len(parts)
+        ]
+        for place in range(2)
+    )
     return {
         **cell,
         "techniques": count,
@@ -160,6 +179,7 @@ def cell_of(parts: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
         "whole": whole,
         "worst": worst,
         "missed": missed,
+        "behind": behind,
     }
 
 
@@ -202,11 +222,15 @@ def table() -> List[List[str]]:
 
 
 def missed() -> List[List[str]]:
-    """The rows of the page's table of what falls short: the techniques that most draws of a cell miss."""
+    """The rows of the page's table of what falls short: the techniques that most draws of a cell miss, and
+    those that most draws have behind the first rows."""
     return [
-        [cell["of"], cell["kernel"], f"{round(100 * cell['share'])} %", "; ".join(cell["missed"]) or "none"]
+        [
+            *(cell["of"], cell["kernel"], f"{round(100 * cell['share'])} %"),
+            *("; ".join(cell[name]) or "none" for name in ("missed", "behind")),
+        ]
         for cell in json.loads(RESULTS.read_text(encoding="utf-8"))
-        if "missed" in cell
+        if "missed" in cell and cell["of"] != ALL
     ]
 
 
@@ -231,7 +255,7 @@ def lacking(cells: Sequence[Dict[str, Any]]) -> List[str]:
 def sentence() -> str:
     """Returns the sentences that README quotes of the last measurement: a desktop with few missing pages."""
     few = _few(json.loads(RESULTS.read_text(encoding="utf-8")))
-    found, later = (cell for cell in few if "techniques" in cell)
+    found, later = (cell for cell in few if "techniques" in cell and cell["of"] != ALL)
     clean = next(cell for cell in few if cell["of"] == PLANTED_IN)
     share = clean["share"]
     above, alarms = _in_words(Spread(*found["above"]), " %"), _in_words(Spread(*clean["above"]), "")

@@ -123,7 +123,8 @@ def test_the_rooms_of_a_kernel_are_measured_in_one_draw_and_kept_apart(
     assert len(files) == len(set(files)) == 9
     counts = {cell["of"]: cell.get("techniques") for cell in measuring.joined(tmp_path)}
     of_rooms = [(name, len(techniques)) for name, techniques in rooms("win10-x86").items()]
-    assert list(counts.items()) == [("desktop", None), *of_rooms]
+    together = (measuring.ALL, sum(number for _, number in of_rooms))
+    assert list(counts.items()) == [("desktop", None), *of_rooms, together]
 
 
 @pytest.fixture(scope="module")
@@ -230,9 +231,11 @@ def test_what_falls_short_is_named_with_its_cell(
     cell = {"of": "room", "kernel": machines.KERNEL, "share": 0.05, "techniques": 2}
     monkeypatch.setattr(measuring, "RESULTS", tmp_path / "measured.json")
     for more, is_old in (({"whole": [50, 50, 50]}, False), ({}, True)):
-        cells = [{**cell, "missed": ["two", "one"], **more}, {**cell, "missed": [], **more}]
+        short = {"missed": ["two", "one"], "behind": ["one"]}
+        cells = [{**cell, **short, **more}, {**cell, "missed": [], "behind": [], **more}]
         measuring.RESULTS.write_text(json.dumps(cells), encoding="utf-8")
-        rows = [["room", machines.KERNEL, "5 %", "two; one"], ["room", machines.KERNEL, "5 %", "none"]]
+        place = ["room", machines.KERNEL, "5 %"]
+        rows = [[*place, "two; one", "one"], [*place, "none", "none"]]
         assert (measuring.missed(), measuring.is_old()) == (rows, is_old)
 
 
