@@ -86,6 +86,9 @@ def _members(*names: str) -> list[str]:
 
 
 def _write_range(node: Obj, vad: Vad) -> None:
+    charge = node.isf.first(node.type_name, *_members("u1.VadFlags1.CommitCharge", "u.VadFlags.CommitCharge"))
+    if charge is not None and vad.file is None:
+        node[charge] = vad.last_page - vad.first_page + 1
     for member, page in (("StartingVpn", vad.first_page), ("EndingVpn", vad.last_page)):
         node.first(_members(member), page)
         high = node.isf.first(node.type_name, *_members(member + "High"))

@@ -61,6 +61,8 @@ class Region(NamedTuple):
         state: MEM_COMMIT or MEM_RESERVE; empty if the region may hold pages of both, as a VAD may
         pages: its committed pages with their present protection, by address, if the input lists them. An
             image has page tables instead
+        charge: bytes of private memory for which it is charged, committed or copied on write; None if it is
+            unknown. From a kernel: VadFlags.CommitCharge
     """
 
     start: int
@@ -71,6 +73,14 @@ class Region(NamedTuple):
     protection: Optional[int] = 0
     state: str = ""
     pages: Tuple[PageRange, ...] = ()
+    charge: Optional[int] = None
+
+    @property
+    def private(self) -> Optional[int]:
+        """Bytes of private memory: `charge`, or the committed pages of a region without a control area."""
+        if self.charge is not None or self.control_area or not self.pages:
+            return self.charge
+        return sum(part.end - part.start for part in self.pages)
 
     @property
     def protection_name(self) -> str:

@@ -138,7 +138,11 @@ class Vads:
         image = kind == (IMAGE_MAP if tree.kind and tree.kind.mask > 1 else 1)
         image = image and bool(control_area)
         protection = tree.protection.value_in(node) if tree.protection else 0
-        return Region(start << PAGE_SHIFT, (end + 1) << PAGE_SHIFT, control_area, image, address, protection)
+        pages = tree.charge.value_in(node) if tree.charge else 0
+        # All bits set are no number of pages: no address space has so many.
+        charge = pages << PAGE_SHIFT if tree.charge and pages != tree.charge.mask else None
+        limits = start << PAGE_SHIFT, (end + 1) << PAGE_SHIFT
+        return Region(*limits, control_area, image, address, protection, charge=charge)
 
     def _control_area_of(self, tree: _Tree, address: int) -> int:
         """Returns the control area of a VAD: 0 for none, a negative number if it is not in the image."""
@@ -186,6 +190,8 @@ class _Tree:
         )  # fmt: skip
         flags = ("Core.u.VadFlags.Protection", "u.VadFlags.Protection")
         self.protection = image.require_member(_SHORT, *flags)
+        charged = ("Core.u1.VadFlags1", "u1.VadFlags1", "Core.u.VadFlags", "u.VadFlags")
+        self.charge = node.first_member(*(f"{parent}.CommitCharge" for parent in charged))
         process = process_type(image)
         self.root = process.field(*VAD_ROOT)
         # The count is in the process since 8.1, in the tree from Vista to 8; before Vista there is none

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The protection of VADs, as Volatility's own plugin shows it."""
+"""Protection and private bytes of VADs, as Volatility's own plugin shows them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from volatility3.plugins.windows import vadinfo
 
 from tests.forge import context
+from tests.forge.phys import PAGE
 from tests.forge.vad import Vad
 from tests.support import grid
 from tests.support.only import only
@@ -35,3 +36,20 @@ def test_protections_are_those_of_vadinfo(name: str, tmp_path: pathlib.Path) -> 
     found = {vad.start: vad.protection_name for vad in vads}
     assert len(found) > len(PLAIN) + len(WITH_MODIFIERS)
     assert found == shown
+
+
+@pytest.mark.parametrize("name", [name for name, _ in KERNELS])
+def test_charges_are_those_of_vadinfo(name: str, tmp_path: pathlib.Path) -> None:
+    kernel = new_kernel(name, 0)
+    app = kernel.process("app.exe", pid=1000)
+    app.module("app.exe")
+    sizes = [0x1000, 0x4000, 0x100000]
+    for number, size in enumerate(sizes):
+        app.vads.append(Vad(0x20000000 + number * 0x1000000, size))
+    opened = context.open_image(kernel.image(), tmp_path)
+    listed = [node.row for node in grid.run(opened, vadinfo.VadInfo, pid=[1000])]
+    shown = {row["Start VPN"]: row["CommitCharge"] * PAGE for row in listed}
+    space = only(AddressSpaces.list_spaces(opened.image, [1000]))
+    vads, _ = opened.image.service(Vads).list_regions(space)
+    assert {vad.start: vad.private for vad in vads} == shown
+    assert set(sizes) < set(shown.values()) and 0 in shown.values()

@@ -73,11 +73,14 @@ def _region(space: AddressSpace, at: int, facts: CheckFacts) -> Iterator[str]:
 
 
 def _described(space: AddressSpace, vad: Region, facts: CheckFacts) -> str:
-    """Returns a region in words: its size, how much of it is in the image, its entropy, a header."""
+    """Returns a region in words: its size, its private bytes, what of it is in the image, entropy, header."""
     size = vad.end - vad.start
     runs = facts.image.memory(space).load(vad.start, min(size, _MOST)).runs
     data = b"".join(bytes(part) for _, part in runs)
-    text = f"region of {size:#x} bytes, {len(data):#x} of the first {min(size, _MOST):#x} in the image"
+    private = "" if vad.private is None else f"{vad.private:#x} private, "
+    text = (
+        f"region of {size:#x} bytes, {private}{len(data):#x} of the first {min(size, _MOST):#x} in the image"
+    )
     if data:
         text += f", entropy {_entropy(data):.1f}"
     if facts.image.memory(space).read(vad.start, len(_HEADER)) == _HEADER:

@@ -30,7 +30,7 @@ def test_the_evidence_names_caller_callee_bytes_region_and_start() -> None:
     evidence = _row()["Evidence"]
     for words in (
         *("called by victim!main+0x20", "called kernelbase!SleepEx+0x20", "begins with MZ"),
-        *("region of 0x2000 bytes", "entropy ", "its thread began at victim!Work"),
+        *("region of 0x2000 bytes, 0x2000 private, ", "entropy ", "its thread began at victim!Work"),
         *("behind the bytes ", "no other process has such a region"),
     ):
         assert words in evidence
