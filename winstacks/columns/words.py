@@ -29,7 +29,7 @@ KINDS: Words = {
     LOCK: "the creator of a lock",
     HANDLE: "an event of a handle",
     OBJECT: "an event of a traced object",
-    CALLBACK: "no stack: a function that Windows will call, for a timer, DPC or work item, or in a process",
+    CALLBACK: "no stack: a function that Windows will call, by a timer, DPC, work item, APC or in a process",
 }
 """The stores of stacks: the words of Kind."""
 THREAD_KINDS = (KERNEL, USER, WOW64)

@@ -125,13 +125,13 @@ CHECK = Check(
     "kernel_no_module",
     "T1014",
     tuple(KINDS),
-    "The kernel ran code, or will call it for a timer, DPC or work item, at an address that belongs to no "
-    "loaded module, nor to an unloaded module that Windows remembers.",
+    "The kernel ran code, or will call it for a timer, DPC, work item or APC, at an address that belongs to "
+    "no loaded module, nor to an unloaded module that Windows remembers.",
     "high; medium where MmUnloadedDrivers is contradicted, in a driver that only its headers in memory show, "
-    "on a worker thread of 64 bits or as a callback of a 64-bit kernel, where PatchGuard's code runs, too, "
-    "and in a page to which HvcallCodeVa leads and which has other code than a hypervisor's calls; low in an "
-    "option ROM, in the hypervisor's call page, where the list of modules is damaged or absent, and "
-    "for frames that a scan found",
+    "on a worker thread of 64 bits, where PatchGuard's code runs, too, as a callback of a 64-bit kernel, "
+    "which may lead to that code, and in a page to which HvcallCodeVa leads and which has other code than a "
+    "hypervisor's calls; low in an option ROM, in the hypervisor's call page, where the list of modules is "
+    "damaged or absent, and for frames that a scan found",
     "The firmware's runtime services, the hypervisor's call page and option ROMs belong to no module. "
     "`<rom>` is memory mapped to physical C0000h-FFFFFh, where QEMU's kvmvapic runs.",
     "Read the memory there with volshell -w; compare windows.modules with windows.modscan.",
