@@ -24,6 +24,7 @@ from ..process.regions import Region
 from ..process.threads import MAX_THREADS_OF_PROCESS
 from ..process.vads import regions
 from .callback import APC, Callback, ListFollower, missing
+from .decode.timertables import is_unused
 
 _APC = "_KAPC"
 _HEADS, _ENTRY = "Tcb.ApcState.ApcListHead", "ApcListEntry"
@@ -114,10 +115,13 @@ class QueuedApcs:
         found: List[Tuple[int, View]] = []
         faults = NOTHING
         for node in walk.nodes:
-            for mode in (_KERNEL, _USER):
-                head = node - self._listed + self._heads + 2 * mode * self._memory.pointer_size
-                ends = self._memory.links(head)
-                if ends in ((head, head), (0, 0)):
+            first = node - self._listed + self._heads
+            heads = {mode: first + 2 * mode * self._memory.pointer_size for mode in (_KERNEL, _USER)}
+            ends = {head: self._memory.links(head) for head in heads.values()}
+            if None not in ends.values() and is_unused(ends.values()):
+                continue
+            for mode, head in heads.items():
+                if ends[head] == (head, head):
                     continue
                 nodes, fault = self._lists.follow(head)
                 faults = status(faults, fault)

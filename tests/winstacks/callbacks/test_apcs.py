@@ -111,3 +111,13 @@ def test_one_write_to_a_head_is_told(machine: Machine, tmp_path: pathlib.Path) -
         (1000, "APC", "app+0x1040", ""),
         (1000, "APC", "", "list damaged"),
     ]
+
+
+def test_a_head_that_was_set_to_zero_is_told(machine: Machine, tmp_path: pathlib.Path) -> None:
+    """Windows sets up both lists of each thread."""
+    kernel = machine.kernel
+    user = new_apc(kernel, machine.driver + 0x1000, machine.module + 0x1040)
+    queue_apcs(kernel, machine.thread, [], [user])
+    size = kernel.space.pointer_size
+    kernel.space.write(machine.thread.kthread.at("ApcState.ApcListHead") + 2 * size, bytes(2 * size))
+    assert said(machine.rows(tmp_path)) == [(0, "APC", "", "list broken"), (1000, "APC", "", "list broken")]
