@@ -30,6 +30,8 @@ _APC = "_KAPC"
 _HEADS, _ENTRY = "Tcb.ApcState.ApcListHead", "ApcListEntry"
 _KERNEL, _USER = 0, 1
 """KernelMode and UserMode of the public enumeration _MODE: numbers of the lists."""
+_WIDE = 8
+"""Bytes of a pointer of the Windows that run 32-bit code beside their own."""
 _APC_OBJECT = 18
 """ApcObject of the public enumeration _KOBJECTS."""
 
@@ -66,10 +68,11 @@ class QueuedApcs:
     def of_process(self, space: AddressSpace) -> Iterator[Callback]:
         """Yields the code of user mode that the APCs of a process's threads call.
 
-        Of 32-bit code in a 64-bit Windows it is not known: Windows encodes NormalRoutine, and no public
-        symbols say how.
+        Of 32-bit code in a 64-bit Windows it is not known: Windows encodes NormalRoutine as an address of the
+        kernel's half, and no public symbols say how.
         """
         known: List[Region] = []
+        half = 1 << space.machine.address_bits - 1
 
         def in_process(mode: int, apc: View) -> Optional[Tuple[int, ...]]:
             routine, context = apc["NormalRoutine"], apc["NormalContext"]
@@ -77,6 +80,8 @@ class QueuedApcs:
                 return ()
             if routine is None or context is None:
                 return None
+            if not routine or (routine & half and space.pointer_size == _WIDE):
+                return ()
             if not known:
                 listed, _ = self._image.service(regions).list_regions(space)
                 known.extend(sorted(listed, key=attrgetter("start")))

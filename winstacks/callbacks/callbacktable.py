@@ -55,12 +55,13 @@ def of_table(image: Image, space: AddressSpace) -> Iterator[Callback]:
         targets.append(region)
     if not entries and whole and data.read(table, size) is None:
         yield Callback(KERNEL_CALLBACK, table, (), status(StatusCode.UNREADABLE))
+    usual = _usual(targets)
     for number, address in enumerate(entries):
-        if targets[number] != _usual(targets):
+        if targets[number] != usual:
             yield Callback(KERNEL_CALLBACK, table + number * size, (address,))
 
 
 def _usual(targets: List[Region]) -> Optional[Region]:
     """Returns the image to which most entries lead; None if that is none."""
-    region, _ = Counter(targets).most_common(1)[0]
-    return region if region.image else None
+    most = [region for region, _ in Counter(targets).most_common(1)]
+    return most[0] if most and most[0].image else None
