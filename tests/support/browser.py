@@ -235,10 +235,15 @@ class Page:
             self._browser._take()
 
     def middle(self, code: str) -> Tuple[float, float]:
-        """Returns the middle of an element in the page's view, to which it scrolls."""
+        """Returns the middle of an element in the page's view, to which it scrolls.
+
+        What the page draws anew when it has scrolled replaces elements: a press and a release on two of them
+        are no click.
+        """
         place = self.run(
-            f"(() => {{ const e = {code}; e.scrollIntoView({{block: 'nearest'}}); "
-            "const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()"
+            f"(async () => {{ const find = () => {code}; find().scrollIntoView({{block: 'nearest'}}); "
+            "await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))); "
+            "const r = find().getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()"
         )
         return float(place[0]), float(place[1])
 
