@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib.util
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -31,7 +32,9 @@ def test_every_decoder_for_a_moment() -> None:
     command = [sys.executable, "-m", "tests.fuzz", "all", str(SECONDS), SEED]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-5000:]
-    assert f"all: {SECONDS} s of processor time" in done.stderr
+    told = re.search(r"^all: (\d+) s of processor time$", done.stderr, re.MULTILINE)
+    # The last input may take long.
+    assert told is not None and int(told[1]) >= SECONDS, done.stderr[-5000:]
     assert "exiting as requested" in done.stderr
 
 
