@@ -132,13 +132,18 @@ def test_among_equals_more_agreeing_checks_come_first(opened: Opened) -> None:
     assert [row["PID"] for row in shown] == sorted((row["PID"] for row in shown), reverse=True)
 
 
+def explained_program(host: Host64) -> None:
+    """A program whose runtime has registered a function table for its code: `low` for that reason."""
+    program = host.program("explained.exe", "clr.dll", functions="main")
+    base = program.jitted()
+    program.register((base, base + 0x2000))
+    program.waits("clr!CallDescrWorkerInternal", Private(base), WAIT_EX)
+
+
 def test_low_findings_without_an_innocent_reason_come_first() -> None:
     """A guess in a process with nothing that explains it, before a finding that is low for a reason."""
     host = Host64("win10-x64")
-    explained = host.program("explained.exe", "clr.dll", functions="main")
-    base = explained.jitted()
-    explained.register((base, base + 0x2000))
-    explained.waits("clr!CallDescrWorkerInternal", Private(base), WAIT_EX)
+    explained_program(host)
     guessed = host.program("guessed.exe", functions="main")
     outer, inner = guessed.jitted(), guessed.jitted()
     guessed.waits("main", Private(outer), Private(inner), WAIT_EX)
@@ -150,10 +155,7 @@ def test_low_findings_without_an_innocent_reason_come_first() -> None:
 def test_a_guess_comes_before_what_is_low_for_a_reason() -> None:
     """A DLL is on both sides of code, which is `medium`; where the walk is a guess, `low` for that alone."""
     host = Host64("win10-x64")
-    explained = host.program("explained.exe", "clr.dll", functions="main")
-    base = explained.jitted()
-    explained.register((base, base + 0x2000))
-    explained.waits("clr!CallDescrWorkerInternal", Private(base), WAIT_EX)
+    explained_program(host)
     guessed = host.program("guessed.exe", functions="main")
     guessed.load(
         "helper.dll", functions="Run Callback", path="C:\\Users\\ann\\AppData\\Local\\Temp\\helper.dll"

@@ -4,16 +4,17 @@
 
 A thread has two lists of `_KAPC`s, for the kernel and for user mode (public symbols). The kernel calls
 KernelRoutine, and NormalRoutine in the mode of the list. QueueUserAPC gives a function of Windows as
-NormalRoutine, which calls NormalContext (described: Windows Internals, part 2, "User-mode APCs"); the memory
-to which NormalContext leads decides whether it is a function.
+NormalRoutine, which calls NormalContext (described: Windows Internals, part 2, "System mechanisms"); the
+memory to which NormalContext leads decides whether it is a function.
 """
 
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Callable, Iterator, List, NamedTuple, Optional, Tuple
 
 from ..memory.decode import links
+from ..memory.decode.memo import Memo
 from ..memory.decode.status import NOTHING, Status, status
 from ..memory.decode.view import View
 from ..memory.image import AddressSpace, Image
@@ -32,6 +33,8 @@ _KERNEL, _USER = 0, 1
 """KernelMode and UserMode of the public enumeration _MODE: numbers of the lists."""
 _WIDE = 8
 """Bytes of a pointer of the Windows that run 32-bit code beside their own."""
+_MOST_KEPT = 1 << 16
+"""Processes whose APCs are kept: the kernel and the process call code of each."""
 _APC_OBJECT = 18
 """ApcObject of the public enumeration _KOBJECTS."""
 
@@ -58,7 +61,7 @@ class QueuedApcs:
         self._listed = thread.offset("ThreadListEntry")
         self._threads = process_type(image).offset("ThreadListHead")
         self._entry = image.types[_APC].offset(_ENTRY)
-        self._kept: Dict[int, _Queued] = {}
+        self._queued: Memo[int, _Queued] = Memo(self._read, _MOST_KEPT)
 
     def of_kernel(self) -> Iterator[Callback]:
         """Yields the code of the kernel that the APCs of all threads call."""
@@ -68,8 +71,8 @@ class QueuedApcs:
     def of_process(self, space: AddressSpace) -> Iterator[Callback]:
         """Yields the code of user mode that the APCs of a process's threads call.
 
-        Of 32-bit code in a 64-bit Windows it is not known: Windows encodes NormalRoutine as an address of the
-        kernel's half, and no public symbols say how.
+        A NormalRoutine in the kernel's half of a 64-bit address space is no code of the process, and is left
+        out. The encoded routine of 32-bit code may look like that: no file at hand shows one.
         """
         known: List[Region] = []
         half = 1 << space.machine.address_bits - 1
@@ -101,18 +104,13 @@ class QueuedApcs:
         self, eprocess: int, routines_of: Callable[[int, View], Optional[Tuple[int, ...]]]
     ) -> Iterator[Callback]:
         """Yields the APCs of a process that have routines; what is None, or no APC, is counted."""
-        queued, unread = self._queued(eprocess), 0
+        queued, unread = self._queued[eprocess], 0
         for mode, apc in queued.apcs:
             routines = routines_of(mode, apc) if apc["Type"] == _APC_OBJECT else None
             unread += routines is None
             if routines:
                 yield Callback(APC, apc.address or 0, routines)
         yield from missing(APC, eprocess, queued.faults, unread)
-
-    def _queued(self, eprocess: int) -> _Queued:
-        if eprocess not in self._kept:
-            self._kept[eprocess] = self._read(eprocess)
-        return self._kept[eprocess]
 
     def _read(self, eprocess: int) -> _Queued:
         """Reads the APCs of a process. A thread that only another structure shows is left to other checks."""

@@ -25,7 +25,7 @@ from ..process.vads import regions
 from .callback import KERNEL_CALLBACK, Callback
 
 _MOST = 512
-"""The most entries that are read: Windows 11 has about 130."""
+"""The most entries that are read."""
 
 
 def of_table(image: Image, space: AddressSpace) -> Iterator[Callback]:

@@ -427,8 +427,9 @@ def _worst_first(outcomes: Sequence[Outcome]) -> List[Outcome]:
     before: Counter[Hashable] = Counter()
     turns: List[Tuple[Tuple[int, ...], int, Outcome]] = []
     for entry, outcome in placed:
-        repeated = key(entry), entry.check, entry.program
-        turns.append((key(entry), before[repeated], outcome))
+        place = key(entry)
+        repeated = place, entry.check, entry.program
+        turns.append((place, before[repeated], outcome))
         before[repeated] += 1
     turns.sort(key=lambda turn: turn[:2])
     return [outcome for *_, outcome in turns]

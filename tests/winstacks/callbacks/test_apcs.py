@@ -125,7 +125,7 @@ def test_a_head_that_was_set_to_zero_is_told(machine: Machine, tmp_path: pathlib
 
 @pytest.mark.parametrize("name", [name for name in KERNELS if name.endswith("x64")])
 def test_a_routine_that_windows_has_encoded_is_no_address(name: str, tmp_path: pathlib.Path) -> None:
-    """32-bit code has such routines. The kernel's own routine is known all the same."""
+    """The routine of 32-bit code may be encoded so. The kernel's own one is known all the same."""
     machine = Machine(name)
     encoded = -(0x401000 << 2) & (1 << 64) - 1
     user = new_apc(machine.kernel, machine.driver + 0x1000, encoded, machine.data)

@@ -33,7 +33,7 @@ from ...stacklist.stack import StackRecord
 from ..facts import CheckFacts
 from ..finding import FramePlace
 from .functions import function_at
-from .runtimes import NOT_ITS_FILE, beyond_windows, neighbour_frames, was_interrupted, within_windows
+from .runtimes import NOT_ITS_FILE, beside_windows, neighbour_frames, was_interrupted
 
 _DRIVERS = ("\\windows\\system32\\driverstore\\",)
 """The folder of Windows with packages of drivers, which are not Windows' own."""
@@ -67,10 +67,11 @@ def vendor_neighbour(stack: StackRecord, place: FramePlace, facts: CheckFacts) -
     inner, outer = neighbour_frames(stack, place, facts)
     if inner is not None:
         if place.how == TRAP:
-            inner = within_windows(stack, place, facts)
+            inner, _ = beside_windows(stack, place, facts)
         if inner is None or not is_vendor(stack, inner, facts):
             return None
-        outer = outer if outer and is_vendor(stack, outer, facts) else beyond_windows(stack, place, facts)
+        if outer is None or not is_vendor(stack, outer, facts):
+            _, outer = beside_windows(stack, place, facts)
         where = _BOTH
     else:
         where = _INTERRUPTED

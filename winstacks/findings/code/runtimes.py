@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import bisect
 import functools
-from typing import FrozenSet, List, NamedTuple, Optional, Tuple
+from typing import FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...columns.words import IMAGE, PRIVATE, SCAN, TRAP, UNMAPPED
 from ...memory.decode.status import has_status
@@ -44,6 +44,7 @@ _OF_V8 = "@v8@@"
 _COM_DESCRIPTOR = 14
 """IMAGE_DIRECTORY_ENTRY_COM_DESCRIPTOR (winnt.h)."""
 _NEXT, _ON_BOTH_SIDES = "is next to it on the stack", "is on both sides of it on the stack"
+_OUTSIDE = f"{__name__}: outside Windows"
 _BEYOND = (
     "called it through Windows' DLLs, as for a window procedure or another callback: it is further out on "
     "the stack"
@@ -145,7 +146,7 @@ def runtime_neighbour(stack: StackRecord, place: FramePlace, facts: CheckFacts) 
             return RuntimeNeighbour(outer, True, _ON_BOTH_SIDES)
         interrupted = was_interrupted(stack, place, outer, facts)
         return RuntimeNeighbour(outer, interrupted, _INTERRUPTED if interrupted else _NEXT)
-    called_back = beyond_windows(stack, place, facts)
+    _, called_back = beside_windows(stack, place, facts)
     called_back = called_back if called_back and is_runtime(stack, called_back, facts) else None
     if inside and inner is not None:
         if certain and called_back is not None:
@@ -191,18 +192,13 @@ def _is_leaf(stack: StackRecord, place: FramePlace) -> bool:
     return walked[1].sp == walked[0].sp + stack.space.machine.pointer_size
 
 
-def beyond_windows(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Optional[FramePlace]:
-    """Returns the next outer frame that is neither in private memory nor in a DLL of Windows, or None."""
-    beyond = facts.find_once_of_stack(_BEYOND, stack, functools.partial(_outside_windows, stack, facts))
-    above = bisect.bisect(beyond, place.number)
-    return find_place(stack, beyond[above]) if above < len(beyond) else None
-
-
-def within_windows(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Optional[FramePlace]:
-    """Returns the next inner frame that is neither in private memory nor in a DLL of Windows, or None."""
-    beyond = facts.find_once_of_stack(_BEYOND, stack, functools.partial(_outside_windows, stack, facts))
-    below = bisect.bisect_left(beyond, place.number) - 1
-    return find_place(stack, beyond[below]) if below >= 0 else None
+def beside_windows(
+    stack: StackRecord, place: FramePlace, facts: CheckFacts
+) -> Tuple[Optional[FramePlace], Optional[FramePlace]]:
+    """Returns the next inner and the next outer frame that is neither in private memory nor in a DLL of
+    Windows."""
+    outside = facts.find_once_of_stack(_OUTSIDE, stack, functools.partial(_outside_windows, stack, facts))
+    return _next_to(stack, outside, place)
 
 
 def _outside_windows(stack: StackRecord, facts: CheckFacts) -> List[int]:
@@ -225,11 +221,17 @@ def neighbour_frames(
     stack: StackRecord, place: FramePlace, facts: CheckFacts
 ) -> Tuple[Optional[FramePlace], Optional[FramePlace]]:
     """Returns the next inner and the next outer frame that is not in private memory."""
-    backed = _outline(stack, facts).backed
-    above = bisect.bisect(backed, place.number)
-    below = bisect.bisect_left(backed, place.number) - 1
-    inner = find_place(stack, backed[below]) if below >= 0 else None
-    return inner, find_place(stack, backed[above]) if above < len(backed) else None
+    return _next_to(stack, _outline(stack, facts).backed, place)
+
+
+def _next_to(
+    stack: StackRecord, numbers: Sequence[int], place: FramePlace
+) -> Tuple[Optional[FramePlace], Optional[FramePlace]]:
+    """Returns the next inner and the next outer of some frames, whose numbers are ascending."""
+    above = bisect.bisect(numbers, place.number)
+    below = bisect.bisect_left(numbers, place.number) - 1
+    inner = find_place(stack, numbers[below]) if below >= 0 else None
+    return inner, find_place(stack, numbers[above]) if above < len(numbers) else None
 
 
 def is_runtime(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:
