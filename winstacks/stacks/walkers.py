@@ -7,7 +7,7 @@ from __future__ import annotations
 import bisect
 import functools
 import logging
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Container, Dict, List, Optional, Sequence, Tuple
 
 from volatility3.framework import exceptions
 from volatility3.framework.layers import intel
@@ -26,7 +26,7 @@ from ..names.imagereader import ImageReader
 from ..names.moduleindex import TABLES
 from ..names.registeredtables import unwind_tables
 from ..names.symbolizer import AddressNamer, KnownModule, Symbolizer
-from ..names.witness import FileWitnesses
+from ..names.witness import Entry, FileWitnesses
 from ..process.dynamictables import DynamicTable
 from ..process.functionstarts import function_starts
 from ..process.kernelstacks import KernelStackSegment
@@ -211,7 +211,6 @@ class _Modules:
         self._names = names
         self._images: Dict[int, CodeImage] = {}
         self._witnesses = image.service(FileWitnesses)
-        self._lacking: Set[int] = set()
         self._space = space
         self._table_images: Dict[int, CodeImage] = {}
         self._same: Dict[int, bool] = {}
@@ -329,30 +328,47 @@ class _Modules:
         windows = known_module.open_reader is None or of_windows(
             self._image.service(regions), self._names.vad_at(module.base)
         )
-        if self._witnesses.files.advise and known_module.image.file is None:
-            read_rva = functools.partial(self._noting, known_module, read_rva)
-        code, begins = _code(known_module.image.headers), functools.partial(self._begins, known_module)
+        if (
+            self._witnesses.files.advise
+            and known_module.image.file is None
+            and known_module.open_reader is not None
+        ):
+            entry = self._names.process.entries.get(module.base)
+            report = functools.partial(_report_lack, self._witnesses, known_module, entry)
+            read_rva = _NotingReader(read_rva, report).read
+        # No part of an image leads to the _Modules that keeps it: such a cycle would hold all memory that
+        # was read for a process until Python's collector runs, which is paused while rows are made.
+        code = _code(known_module.image.headers)
+        begins = functools.partial(_begins, self._image.service(function_starts), known_module)
         hybrid = known_module.image.hybrid
         return CodeImage(module.base, module.size, read_rva, table, code, windows, begins, hybrid)
 
-    def _begins(self, known_module: KnownModule, rva: int) -> bool:
-        """Returns whether a function begins at an RVA, by the module's names or by the input's own proof."""
-        if known_module.module.base + rva in self._image.service(function_starts):
-            return True
-        return known_module.begins_at(known_module.module.base + rva) is not None
 
-    def _noting(self, known_module: KnownModule, read: ReadRva, rva: int, length: int) -> Optional[Bytes]:
-        """Reads a module, and reports that its file would help if code or unwind data is missing."""
-        data = read(rva, length)
-        if (
-            data is None
-            and known_module.open_reader is not None
-            and known_module.module.base not in self._lacking
-        ):
-            self._lacking.add(known_module.module.base)
-            entry = self._names.process.entries.get(known_module.module.base)
-            self._witnesses.lacks(known_module.open_reader(), known_module.module.file, entry)
+class _NotingReader:
+    """Reads a module, and reports once that its file would help if code or unwind data is missing."""
+
+    def __init__(self, read: ReadRva, report: Callable[[], None]) -> None:
+        self._read = read
+        self._report: Optional[Callable[[], None]] = report
+
+    def read(self, rva: int, length: int) -> Optional[Bytes]:
+        """Returns bytes of the module, None if they are missing."""
+        data = self._read(rva, length)
+        if data is None and self._report is not None:
+            report, self._report = self._report, None
+            report()
         return data
+
+
+def _report_lack(witnesses: FileWitnesses, known_module: KnownModule, entry: Optional[Entry]) -> None:
+    assert known_module.open_reader is not None
+    witnesses.lacks(known_module.open_reader(), known_module.module.file, entry)
+
+
+def _begins(starts: Container[int], known_module: KnownModule, rva: int) -> bool:
+    """Returns whether a function begins at an RVA, by the module's names or by the input's own proof."""
+    address = known_module.module.base + rva
+    return address in starts or known_module.begins_at(address) is not None
 
 
 def _code(headers: Optional[Headers]) -> Optional[Tuple[Tuple[int, int], ...]]:
