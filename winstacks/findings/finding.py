@@ -74,6 +74,10 @@ class Finding(NamedTuple):
     acted_on: str = ""
     lowered: bool = False
 
+    def settled(self) -> Finding:
+        """Returns the finding for keeping: its stack no longer keeps the modules of its process."""
+        return self if self.stack is None else self._replace(stack=self.stack.settled())
+
     @property
     def explained(self) -> int:
         """How far the finding is explained: 0 by nothing, 1 by what may be lost, 2 by an innocent reason that

@@ -166,7 +166,7 @@ class _Gathering:
             self.cut = True
             return
         if before is None or rank(finding) < rank(before):
-            self._worst[group] = finding
+            self._worst[group] = finding.settled()
         if doubts:
             self._doubts[group] = status(self._doubts.get(group, NOTHING), doubts)
         known = self._stacks.get(group)

@@ -33,7 +33,7 @@ from .usermodules import NO_PROCESS, ProcessModules, vad_at
 __all__ = ["AddressNamer", "KnownModule", "Name", "Symbolizer"]
 
 
-MAX_KEPT = 1 << 18
+MAX_KEPT = 1 << 14
 """Maximum number of places that are kept for all processes together; the places of the latest process are
 always kept. Making the places of a process again takes as long as the first time."""
 

@@ -143,9 +143,15 @@ class NamedFrame:
             self._code = self._facts.code(self)
         return self._code
 
+    def settled(self) -> NamedFrame:
+        """Returns the frame with its details found: it no longer keeps the modules of its process."""
+        if isinstance(self._facts, _FoundFacts):
+            return self
+        return NamedFrame(self.address, self.name, self.shown, _FoundFacts(self.details, self._code))
+
     def __reduce__(self) -> Tuple[Callable[..., NamedFrame], Tuple[object, ...]]:
         """Returns what another process needs: it cannot find the details, so they are found here."""
-        return NamedFrame, (self.address, self.name, self.shown, _FoundFacts(self.details, self._code))
+        return NamedFrame, (self.address, self.name, self.shown, self.settled()._facts)
 
 
 class _FoundFacts(NamedTuple):

@@ -123,6 +123,10 @@ class StackRecord(NamedTuple):
     acting: Optional[AddressSpace] = None
     entry: Optional[TrapState] = None
 
+    def settled(self) -> StackRecord:
+        """Returns the stack for keeping: see `NamedFrame.settled`."""
+        return self._replace(frames=[frame.settled() for frame in self.frames])
+
     def listed(self) -> Iterator[StackFrame]:
         """Yields the frames, innermost first, each with its name and how it was found."""
         for number, named in enumerate(self.frames):
