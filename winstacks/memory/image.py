@@ -109,7 +109,8 @@ Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 MAX_LAYERS = 4
-"""Layers whose memory an image keeps, the most recently used: an image may have thousands."""
+"""Layers whose memory an image keeps besides the kernel's, the most recently used: an image may have
+thousands."""
 
 
 class Image:
@@ -354,8 +355,9 @@ class Image:
         """Returns the memory of a layer, the same object each time while it is kept."""
         windows = self._windows.pop(layer_name, None)
         if windows is None:
-            if len(self._windows) >= MAX_LAYERS:
-                oldest = next(iter(self._windows))
+            others = [name for name in self._windows if name != self.kernel.layer_name]
+            if len(others) >= MAX_LAYERS:
+                oldest = others[0]
                 del self._windows[oldest]
                 self._memories = {key: memory for key, memory in self._memories.items() if key[0] != oldest}
             layer = self.context.layers[layer_name]

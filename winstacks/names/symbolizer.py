@@ -34,8 +34,8 @@ __all__ = ["AddressNamer", "KnownModule", "Name", "Symbolizer"]
 
 
 MAX_KEPT = 1 << 14
-"""Maximum number of places that are kept for all processes together; the places of the latest process are
-always kept. Making the places of a process again takes as long as the first time."""
+"""Maximum number of places that are kept for all processes together, those of some forty; the places of the
+latest process are always kept. Threads, databases and heaps are listed process by process."""
 
 _NO_ADDRESS: Dict[int, Name] = {0: ZERO, FUZZY_FRAME: FUZZY}
 """Names of values in back traces that are no addresses."""
@@ -109,7 +109,7 @@ class Symbolizer:
                 sum(len(names) for names in self._names.values()) > MAX_KEPT
                 or self._count_unshared_exports() > MAX_UNSHARED_EXPORTS
             ):
-                del self._names[next(iter(self._names))]
+                self._names.pop(next(iter(self._names))).forget()
             self._names[key] = AddressNamer(self, space)
         return self._names[key]
 
@@ -164,6 +164,11 @@ class AddressNamer:
     def __len__(self) -> int:
         """Returns the number of places that are kept."""
         return len(self._starts)
+
+    def forget(self) -> None:
+        """Drops the places: frames that are kept lead here, and would keep them. They are made again on
+        demand."""
+        self._starts, self._places, self._process = [], [], NO_PROCESS
 
     def name(self, address: int, return_address: bool = True) -> Name:
         """Returns the name of an address. Callers that name many addresses keep the results

@@ -26,9 +26,8 @@ Reader = Callable[[int, int], Extents]
 WINDOW = 0x10000
 """Bytes of one read where structures lie side by side, such as the blocks of a heap."""
 
-MAX_WINDOW_BYTES = 1 << 26
-"""Bytes of windows that are kept: the pages of 15,000 threads. Above this all are dropped, and read again on
-demand."""
+MAX_WINDOW_BYTES = 1 << 24
+"""Bytes of windows that are kept, those used last. One that was dropped is read again on demand."""
 
 _EMPTY_WINDOW = 256
 """Bytes that a window takes besides its content: absent pages are asked for as often as others."""
@@ -42,26 +41,30 @@ _NO_RUN: _Run = (0, b"")
 
 
 class ReadWindows:
-    """Keeps the bytes read from a layer, in windows of one size. No other class here caches memory."""
+    """Keeps the bytes read from a layer, in windows of one size. No other class here caches memory.
+
+    Attributes:
+        drops: how often windows were dropped
+    """
 
     def __init__(self, reader: Reader, size: int = PAGE_SIZE) -> None:
         self.reader = reader
         self.size = size
-        self.most = MAX_WINDOW_BYTES // size
+        self.drops = 0
         self._windows: Dict[int, Extents] = {}
+        self._older: Dict[int, Extents] = {}
         self._kept = 0
 
     def get(self, number: int) -> Extents:
         """Returns the present bytes of a window."""
         extents = self._windows.get(number)
         if extents is None:
-            extents = self.reader(number * self.size, self.size)
-            size = _EMPTY_WINDOW + sum(len(data) for _, data in extents.runs)
-            if self._kept + size > MAX_WINDOW_BYTES:
-                self._windows.clear()
-                self._kept = 0
-            self._kept += size
+            extents = self._older.pop(number, None) or self.reader(number * self.size, self.size)
+            self._kept += _EMPTY_WINDOW + sum(len(data) for _, data in extents.runs)
             self._windows[number] = extents
+            if self._kept > MAX_WINDOW_BYTES // 2:
+                self._older, self._windows, self._kept = self._windows, {}, 0
+                self.drops += 1
         return extents
 
 
@@ -92,6 +95,7 @@ class Memory:
         self._starts = [start for start, _ in self._ranges or ()]
         self._low, self._data = _NO_RUN
         self._runs: Dict[int, _Run] = {}
+        self._drops = windows.drops
 
     @classmethod
     def over(cls, extents: Extents, pointer_size: int) -> Memory:
@@ -223,8 +227,9 @@ class Memory:
         return position >= 0 and address + length <= self._ranges[position][1]
 
     def _keep(self, number: int, run: _Run) -> None:
-        """Keeps a run of a window at hand; the whole run may be read."""
-        if len(self._runs) >= self._windows.most:
+        """Keeps a run of a window at hand while the window is kept; the whole run may be read."""
+        if self._drops != self._windows.drops:
+            self._drops = self._windows.drops
             self._runs.clear()
         self._low, self._data = self._runs[number] = run
 
