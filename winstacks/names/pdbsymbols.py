@@ -11,6 +11,7 @@ table is first searched here, and that loader is called only with `fetch_symbols
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import lzma
@@ -18,6 +19,7 @@ import os
 import pathlib
 import re
 import sqlite3
+import threading
 import zlib
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
 
@@ -189,7 +191,7 @@ def local_urls(pdb: CodeView) -> Iterator[str]:
     if os.path.isfile(cache_path):
         identifier = symbol_cache.WindowsIdentifier.generate(pdb.pdb_name, pdb.guid, pdb.age)
         try:
-            cache = symbol_cache.SqliteCache(cache_path)
+            cache = _identifiers(cache_path, os.getpid(), threading.get_ident())
             url = cache.find_location(identifier, "windows")
         except sqlite3.Error as fault:
             vollog.debug(f"Volatility's cache of symbol tables cannot be read: {fault}")
@@ -197,6 +199,13 @@ def local_urls(pdb: CodeView) -> Iterator[str]:
         if url and cache.is_url_local(url):
             yield url
     yield from _isf_files(pdb)
+
+
+@functools.lru_cache(maxsize=4)
+def _identifiers(path: str, _process: int, _thread: int) -> symbol_cache.SqliteCache:
+    """Returns Volatility's cache of identifiers, opened once for each thread of a process: SQLite demands
+    that. Opened for each PDB, hundreds of files would be open until Python's collector runs."""
+    return symbol_cache.SqliteCache(path)
 
 
 def _isf_files(pdb: CodeView) -> Iterator[str]:
