@@ -106,6 +106,7 @@ class Check(NamedTuple):
             names has another command, see `rows.nextcommand`
         unchecked: function that yields why parts of the check could not run; by default `CheckFacts.left_out`
             of its name
+        backings: words of `Name.backing`: `of_stack` gets stacks with such a frame alone. Empty: all stacks
         kernel: whether the check needs structures of a kernel, which a dump of one process lacks
         small_dump: whether a small kernel dump has everything that the check needs
         intel: whether the check reads code, registers or stacks that only x86 and x64 have
@@ -124,6 +125,7 @@ class Check(NamedTuple):
     of_stack: Optional[OfStack] = None
     of_image: Optional[OfImage] = None
     unchecked: Optional[Unchecked] = None
+    backings: Tuple[str, ...] = ()
     kernel: bool = False
     small_dump: bool = False
     intel: bool = False

@@ -332,11 +332,13 @@ class Findings:
             self._processes.add(stack.space.eprocess)
         if stack.is_lost or stack.hides_others:
             self._facts.lost.add(stack)
+        backings = {frame.name.backing for frame in stack.frames if frame.name is not None}
         for gathering in self._of_kind[stack.kind]:
             # A check of threads' stacks did not run if it saw callbacks alone.
             gathering.ran = gathering.ran or (bool(stack.frames) and stack.kind != CALLBACK)
-            if gathering.check.of_stack:
-                self._examine(gathering, stack, gathering.check.of_stack)
+            check = gathering.check
+            if check.of_stack and (not check.backings or not backings.isdisjoint(check.backings)):
+                self._examine(gathering, stack, check.of_stack)
 
     @property
     def examined(self) -> Examined:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Dict, List, NamedTuple, Optional, Protocol, Tuple
 
 from ..memory.decode import links
@@ -228,7 +229,8 @@ def _read_entry(memory: Memory, layout: _LoaderLayout, address: int, orders: int
     name = memory.unicode_string(data[layout.name.offset :], MAX_NAME)
     if not (base and size):
         return None
-    return LoaderEntry(base, size, name or "", orders, layout.entry_point.value_in(data), address)
+    # Every process has entries of the same few hundred names.
+    return LoaderEntry(base, size, sys.intern(name or ""), orders, layout.entry_point.value_in(data), address)
 
 
 def _with_path(memory: Memory, layout: _LoaderLayout, entry: LoaderEntry) -> LoaderEntry:

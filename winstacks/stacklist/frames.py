@@ -32,7 +32,7 @@ from .decode import keys
 from .decode.keys import KeyPart
 from .modules import ModuleIdentities, SpaceModules
 
-MAX_FRAMES = 1 << 15
+MAX_FRAMES = 1 << 14
 """The most frames that are stored, of all address spaces together: each takes some 200 bytes, in a flat table
 800."""
 

@@ -173,7 +173,7 @@ class StackRecord(NamedTuple):
         """Whether stacks are known to have existed and cannot be shown, or not completely."""
         if self.nothing or has_status(self.status, *_AS_EXPECTED):
             return False
-        if self.counted is None or (self.incomplete and has_status(self.status, *_LOST)):
+        if self.counted is None or (has_status(self.status, *_LOST) and self.incomplete):
             return True
         # The owner names a record, but the record's hash does not confirm its frames.
         return not self.frames and has_status(self.status, StatusCode.HASH)

@@ -28,6 +28,7 @@ NAME = "history_unbacked"
 RECORDING = tuple(kind for kind in KINDS if kind not in (*THREAD_KINDS, CALLBACK))
 """The kinds of stacks that Windows recorded."""
 
+_BACKINGS = (PRIVATE, UNMAPPED)
 _GONE = "an unloaded module whose record Windows has overwritten"
 
 
@@ -35,7 +36,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the recorded callers in private memory, whatever its present protection."""
     space = stack.acting or stack.space
     worst: Set[int] = set()
-    for place in frame_places(stack, PRIVATE, UNMAPPED):
+    for place in frame_places(stack, *_BACKINGS):
         vad = facts.vad(space, place.at)
         start = -1 if vad is None else vad.start
         if start in worst:
@@ -73,5 +74,6 @@ CHECK = Check(
     head="a recorded call by code that no file backs",
     command=OF_MEMORY,
     of_stack=check_stack,
+    backings=_BACKINGS,
     unchecked=untold,
 )

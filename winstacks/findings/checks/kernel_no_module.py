@@ -57,6 +57,8 @@ _CALLS = re.compile(rb"(?:\x90*(?:" + _VTL + rb")?\x0f\x01[\xc1\xd9]\xc3)+(?:\0*
 manual, volume 3; AMD's, volume 3; described: MWR Labs, "Ventures into Hyper-V")."""
 _REGION = 0x10000
 
+_BACKINGS = (NONE, USER)
+
 
 def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the frames in no module; one for each stack, or for recorded stacks that are near each other, or
@@ -65,7 +67,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     For all frames in a ROM, in whatever stack, one is shown. User-mode addresses on a stack of the kernel are
     its caller's; as a callback of the kernel they are code that it runs.
     """
-    for place in frame_places(stack, NONE, USER) if shows_kernel_code(stack) else ():
+    for place in frame_places(stack, *_BACKINGS) if shows_kernel_code(stack) else ():
         awaited = place.how == AWAITED
         if facts.is_user(place.at) and not awaited:
             continue
@@ -138,5 +140,6 @@ CHECK = Check(
     "no stack has a frame",
     head="kernel code in no module",
     of_stack=check_stack,
+    backings=_BACKINGS,
     small_dump=True,
 )

@@ -11,12 +11,13 @@ from ...stacklist.stack import StackRecord
 from ..facts import CheckFacts
 from ..finding import Check, Finding, frame_places, place_finding, shows_kernel_code
 
+_BACKINGS = (UNLOADED,)
 _NAME_END = ">"
 
 
 def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the frames in unloaded modules; one for each module and kind of stack."""
-    for place in frame_places(stack, UNLOADED) if shows_kernel_code(stack) else ():
+    for place in frame_places(stack, *_BACKINGS) if shows_kernel_code(stack) else ():
         if facts.is_user(place.at):
             continue
         page = facts.page(facts.image.kernel, place.at)
@@ -47,5 +48,6 @@ CHECK = Check(
     "no stack has a frame",
     head="kernel code where a module was unloaded",
     of_stack=check_stack,
+    backings=_BACKINGS,
     small_dump=True,
 )

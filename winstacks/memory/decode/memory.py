@@ -26,7 +26,7 @@ Reader = Callable[[int, int], Extents]
 WINDOW = 0x10000
 """Bytes of one read where structures lie side by side, such as the blocks of a heap."""
 
-MAX_WINDOW_BYTES = 1 << 24
+MAX_WINDOW_BYTES = 24 << 20
 """Bytes of windows that are kept, those used last. One that was dropped is read again on demand."""
 
 _EMPTY_WINDOW = 256

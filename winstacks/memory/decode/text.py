@@ -9,6 +9,7 @@ names follow WinDbg. Times are FILETIMEs: 64-bit counts of 100 ns since 1601-01-
 from __future__ import annotations
 
 import datetime
+import functools
 import re
 from typing import List, Optional, Tuple
 
@@ -17,13 +18,17 @@ from ...columns.words import NAMELESS
 MAX_LENGTH = 255
 """Characters that Windows' file systems allow in one part of a path."""
 _FOREIGN = re.compile(r"\W")
+_NAMES_KEPT = 1 << 9
+"""Names that are kept: every process has the same few hundred modules."""
 
 
+@functools.lru_cache(maxsize=_NAMES_KEPT)
 def file_name(path: str) -> str:
     """Returns the last part of a Windows path, printable: `\\Windows\\System32\\ntdll.dll` -> `ntdll.dll`."""
     return printable(path.replace("/", "\\").rstrip("\\").rsplit("\\", 1)[-1]).replace(";", "\\x3b")
 
 
+@functools.lru_cache(maxsize=_NAMES_KEPT)
 def module_name(path: str) -> str:
     """Returns the module name of a file: no folder, no extension, `_` for characters that no module name has.
 
