@@ -66,10 +66,14 @@ class Opened:
             counts["rows"] = len(self._opened.rows(plugin, **options))
         return dict(counts)
 
+    def construct(self, plugin: Any, **options: Any) -> Any:
+        """Returns a plugin that is ready to run on the image."""
+        return self._opened.construct(plugin, **options)
+
     def progress_texts(self, plugin: Any, **options: Any) -> List[str]:
         """Returns what a plugin tells the progress callback."""
         messages: List[str] = []
-        new_plugin = self._opened.construct(plugin, **options)
+        new_plugin = self.construct(plugin, **options)
         new_plugin._progress_callback = lambda _, text: messages.append(text)
         new_plugin.run().populate()
         return messages
