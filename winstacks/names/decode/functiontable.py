@@ -67,9 +67,10 @@ class FunctionTable:
     Attributes:
         derived: values that stack walks derived from unwind data, by (RVA of the unwind data, offset in the
             function); kept as long as the table
+        effects: values that stack walks derived of return addresses, by RVA; kept as long as the table
     """
 
-    __slots__ = ("_begins", "_ends", "_gaps", "_infos", "_unwinds", "derived", "read_rva")
+    __slots__ = ("_begins", "_ends", "_gaps", "_infos", "_unwinds", "derived", "effects", "read_rva")
 
     ENTRY_SIZE = RUNTIME_FUNCTION_SIZE
     """Bytes of an entry."""
@@ -82,6 +83,7 @@ class FunctionTable:
         self._gaps = list(gaps)
         self._infos: Dict[int, UnwindInfo] = {}
         self.derived: Dict[Tuple[int, int], Any] = {}
+        self.effects: Dict[int, Any] = {}
         self.read_rva = read_rva
 
     @staticmethod

@@ -132,7 +132,20 @@ def _derived(place: CodePlace) -> Tuple[Rule, Optional[Effect]]:
 
 
 def effect_at(table: FunctionTable, rva: int) -> Optional[Effect]:
-    """Returns the effect of unwinding from the return address at an RVA; None if one read is too little."""
+    """Returns the effect of unwinding from the return address at an RVA; None if one read is too little.
+
+    The table keeps it, as it does the rules: processes that share a table return to the same addresses.
+    """
+    effects = table.effects
+    if rva not in effects:
+        if len(effects) >= MOST:
+            effects.clear()
+        effects[rva] = _effect_at(table, rva)
+    effect: Optional[Effect] = effects[rva]
+    return effect
+
+
+def _effect_at(table: FunctionTable, rva: int) -> Optional[Effect]:
     piece = table.find_entry(rva - 1)
     if piece is None:
         return None
