@@ -10,7 +10,6 @@ memory to which NormalContext leads decides whether it is a function.
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import Callable, Iterator, List, NamedTuple, Optional, Tuple
 
 from ..memory.decode import links
@@ -86,8 +85,7 @@ class QueuedApcs:
             if not routine or (routine & half and space.pointer_size == _WIDE):
                 return ()
             if not known:
-                listed, _ = self._image.service(regions).list_regions(space)
-                known.extend(sorted(listed, key=attrgetter("start")))
+                known.extend(self._image.service(regions).list_regions(space)[0])
             called = vad_at(known, context)
             return (context, routine) if called is not None and called.executable else (routine,)
 

@@ -19,7 +19,6 @@ from ..names.loaderlists import LoaderEntry, module_lists
 from ..names.symbolizer import Symbolizer
 from ..names.unloaded import RememberedModules
 from ..names.usermodules import vad_at
-from ..process.regions import Region
 from ..process.sections import ImageSections
 from ..process.vads import regions
 from .decode.modules import MAX_MODULES, MinidumpUnloadedModule
@@ -50,7 +49,7 @@ class ModuleRecords:
         self._regions = image.service(regions)
         self._sections = image.service(ImageSections)
         found, self.regions_whole = self._regions.list_regions(halves[0])
-        self.regions: List[Region] = sorted(region for region in found if region.start < region.end <= end)
+        self.regions = [region for region in found if region.start < region.end <= end]
         self.lists_whole = True
 
     def modules(self) -> List[ModuleRecord]:

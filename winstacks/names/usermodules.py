@@ -64,8 +64,8 @@ class UserModules:
         impossible entry, it may have lost entries: images that only the VADs show count as modules then, with
         a word in their status.
         """
-        vads, vads_whole = self._vads.list_regions(halves[0])
-        vads = sorted(vad for vad in vads if vad.start < vad.end <= user_end)
+        listed, vads_whole = self._vads.list_regions(halves[0])
+        vads = [vad for vad in listed if vad.start < vad.end <= user_end]
         modules: Dict[int, Module] = {}
         ntdlls: Dict[Machine, Module] = {}
         loader_entries: Dict[int, Tuple[AddressSpace, LoaderEntry]] = {}
@@ -133,7 +133,7 @@ class UserModules:
 
 
 def vad_at(vads: Sequence[Region], address: int) -> Optional[Region]:
-    """Returns the VAD that holds an address, None if there is none."""
+    """Returns the VAD that holds an address, None if there is none; `vads` ascend."""
     index = bisect.bisect_right(vads, (address, 1 << 64)) - 1
     return vads[index] if index >= 0 and address < vads[index].end else None
 

@@ -112,7 +112,7 @@ class Regions(Protocol):
     """Lists the memory regions of processes."""
 
     def list_regions(self, space: AddressSpace) -> Tuple[List[Region], bool]:
-        """Returns the regions of a process, and whether these are all."""
+        """Returns the regions of a process, ascending by their starts, and whether these are all."""
 
     def file_name(self, control_area: int) -> Optional[str]:
         """Returns the path of the file behind a mapping: "" if none is, None if its name cannot be read."""

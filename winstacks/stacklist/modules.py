@@ -125,7 +125,7 @@ class ModuleIdentities:
             if space.kernel or space.status or has_status(space.remark, StatusCode.NOT_IN_THE_PROCESS_LIST):
                 continue
             entries, _ = self.lists.process_modules(space)
-            for area, entry in _images(entries, sorted(self._vads.list_regions(space)[0])):
+            for area, entry in _images(entries, self._vads.list_regions(space)[0]):
                 stamp = self.lists.details(space, entry).stamp
                 if stamp:
                     builds.setdefault(area, set()).add((stamp, round_to_pages(entry.size)))

@@ -123,8 +123,7 @@ def _regions(space: AddressSpace, facts: CheckFacts) -> List[Region]:
     """Returns the executable regions of a process that are no image; pico processes run code in such."""
     if process_member(facts.image, space.eprocess, "PicoContext"):
         return []
-    found = (vad for vad in facts.namer(space).process.vads if not vad.image and vad.executable)
-    return sorted(found, key=lambda vad: vad.start)
+    return [vad for vad in facts.namer(space).process.vads if not vad.image and vad.executable]
 
 
 def stack_values(stack: StackRecord, thread: Thread, facts: CheckFacts) -> Iterator[Tuple[int, int]]:
