@@ -63,7 +63,7 @@ _WHY = {
 }
 _BEFORE = 0x40
 """Bytes before a return address in which a relay has the address that it calls."""
-_REGIONS = f"{__name__}: regions"
+_REGIONS, _VALUES = f"{__name__}: regions", f"{__name__}: values"
 
 
 class Leftover(NamedTuple):
@@ -126,8 +126,12 @@ def _regions(space: AddressSpace, facts: CheckFacts) -> List[Region]:
     return [vad for vad in facts.namer(space).process.vads if not vad.image and vad.executable]
 
 
-def stack_values(stack: StackRecord, thread: Thread, facts: CheckFacts) -> Iterator[Tuple[int, int]]:
-    """Yields the values of the part of a stack that may be in use, each with its address."""
+def stack_values(stack: StackRecord, thread: Thread, facts: CheckFacts) -> List[Tuple[int, int]]:
+    """Returns the values of the part of a stack that may be in use, each after its address."""
+    return facts.find_once_of_stack(_VALUES, stack, lambda: list(_values(stack, thread, facts)))
+
+
+def _values(stack: StackRecord, thread: Thread, facts: CheckFacts) -> Iterator[Tuple[int, int]]:
     sp = stack.walked[0].sp if stack.walked else None
     limits = facts.image.service(UserStacks).native(thread)
     around = facts.vad(stack.space, sp) if sp is not None and not limits else None
