@@ -23,8 +23,7 @@ from ..process.processlist import process_list
 from ..process.regions import Region
 from ..process.threads import MAX_THREADS_OF_PROCESS
 from ..process.vads import regions
-from .callback import APC, Callback, ListFollower, missing
-from .decode.timertables import is_unused
+from .callback import APC, Callback, ListFollower, is_unused, missing
 
 _APC = "_KAPC"
 _HEADS, _ENTRY = "Tcb.ApcState.ApcListHead", "ApcListEntry"
