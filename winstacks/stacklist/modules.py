@@ -27,7 +27,7 @@ from ..names.decode.pe import HeaderError
 from ..names.imagereader import ImageReader
 from ..names.loaderlists import LoaderEntry, module_lists
 from ..names.symbolizer import AddressNamer, KnownModule
-from ..names.usermodules import fits_mapping, vad_at
+from ..names.usermodules import fits_mapping, image_at
 from ..process.regions import Region
 from ..process.sections import ImageSections
 from ..process.spaces import AddressSpaces
@@ -135,15 +135,9 @@ class ModuleIdentities:
 def _images(entries: List[LoaderEntry], vads: List[Region]) -> Iterator[Tuple[int, LoaderEntry]]:
     """Yields the entries of mapped images, each after its control area."""
     for entry in entries:
-        vad = _image_at(vads, entry.base)
+        vad = image_at(vads, entry.base)
         if vad is not None:
             yield vad.control_area, entry
-
-
-def _image_at(vads: List[Region], base: int) -> Optional[Region]:
-    """Returns the VAD of the image mapped at an address; None if there is none."""
-    vad = vad_at(vads, base)
-    return vad if vad is not None and vad.image and vad.start == base else None
 
 
 class SpaceModules:
@@ -166,7 +160,7 @@ class SpaceModules:
         # Modules of the kernel have no reader.
         process = None if known.open_reader is None else self._names.process
         loader_entry = (self._identities.drivers if process is None else process.entries).get(base)
-        vad = None if process is None else _image_at(process.vads, base)
+        vad = None if process is None else image_at(process.vads, base)
         stamp, size, path = None, None, None
         if loader_entry is not None:
             space, entry = loader_entry

@@ -27,7 +27,7 @@ from typing import FrozenSet, List, NamedTuple, Optional
 from ...columns.words import IMAGE, TRAP
 from ...memory.decode.status import has_status
 from ...memory.image import AddressSpace
-from ...process.regions import is_beneath
+from ...process.regions import image_path, is_beneath
 from ...process.vads import regions
 from ...stacklist.stack import StackRecord
 from ..facts import CheckFacts
@@ -104,10 +104,7 @@ def _is_unmodified_vendor(space: AddressSpace, place: FramePlace, facts: CheckFa
 
 def _path(space: AddressSpace, at: int, facts: CheckFacts) -> str:
     """Returns the path of the file mapped at an address, in lower case; "" if it has none or it is lost."""
-    vad = facts.vad(space, at)
-    if vad is None or not vad.image:
-        return ""
-    return (facts.image.service(regions).file_name(vad.control_area) or "").lower()
+    return image_path(facts.image.service(regions), facts.vad(space, at)).lower()
 
 
 def has_much_code(space: AddressSpace, facts: CheckFacts) -> bool:
@@ -134,8 +131,7 @@ class _Files(NamedTuple):
 
 def _files(space: AddressSpace, facts: CheckFacts) -> _Files:
     service = facts.image.service(regions)
-    images = (vad for vad in facts.namer(space).process.vads if vad.image)
-    paths = {(service.file_name(vad.control_area) or "").lower() for vad in images} - {""}
+    paths = {image_path(service, vad).lower() for vad in facts.namer(space).process.vads} - {""}
     return _Files(sorted(paths), frozenset(_folder(path) for path in paths if path.endswith(_PROGRAM)))
 
 
