@@ -34,7 +34,7 @@ from ...stacks.decode.frames import LONGEST_CALL, is_call
 from ..facts import PROGRAMS, CheckFacts
 from ..finding import NONE_KNOWN
 from .closures import closure_target
-from .explanations import explained
+from .explanations import RELAY, explained
 from .neighbours import has_much_code
 from .relays import of_relay, product_in
 from .runtimes import contains_runtime
@@ -170,7 +170,7 @@ def _judged(space: AddressSpace, address: int, kind: int, facts: CheckFacts) -> 
         return LOW, f"{innocent}; {_LOADED}"
     served = of_relay(space, address - 1, facts)
     if served is not None:
-        return LOW, f"the relay of a hook that all processes have; the hook leads into {served}"
+        return LOW, f"{RELAY} {served}"
     if has_much_code(space, facts):
         return LOW, _MUCH
     product = _product(space, address, facts) if kind == _CALLED else None
