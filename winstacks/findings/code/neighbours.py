@@ -33,7 +33,14 @@ from ...stacklist.stack import StackRecord
 from ..facts import CheckFacts
 from ..finding import FramePlace
 from .functions import function_at
-from .runtimes import NOT_ITS_FILE, beside_windows, neighbour_frames, was_interrupted
+from .runtimes import (
+    INTERRUPTED,
+    NOT_ITS_FILE,
+    ON_BOTH_SIDES,
+    beside_windows,
+    neighbour_frames,
+    was_interrupted,
+)
 
 _DRIVERS = ("\\windows\\system32\\driverstore\\",)
 """The folder of Windows with packages of drivers, which are not Windows' own."""
@@ -44,10 +51,6 @@ and the relays of a hooking product are one."""
 _LARGE = 1 << 20
 """Bytes of one such range that count as many: engines reserve one range for all of their code."""
 _FILES, _MUCH = f"{__name__}: files", f"{__name__}: much code"
-_BOTH, _INTERRUPTED = (
-    "is on both sides of it on the stack",
-    ("called it, and was called from where threads begin; the thread was interrupted there"),
-)
 
 
 class Neighbour(NamedTuple):
@@ -72,9 +75,6 @@ def vendor_neighbour(stack: StackRecord, place: FramePlace, facts: CheckFacts) -
             return None
         if outer is None or not is_vendor(stack, outer, facts):
             _, outer = beside_windows(stack, place, facts)
-        where = _BOTH
-    else:
-        where = _INTERRUPTED
     if outer is None or not is_vendor(stack, outer, facts):
         return None
     much = has_much_code(stack.space, facts)
@@ -82,6 +82,7 @@ def vendor_neighbour(stack: StackRecord, place: FramePlace, facts: CheckFacts) -
         return None
     frames = [outer] if inner is None else [outer, inner]
     belongs = much and all(_belongs(stack.space, each, facts) for each in frames)
+    where = INTERRUPTED if inner is None else ON_BOTH_SIDES
     return Neighbour(belongs, f"code that a module made: {outer.name.symbol} {where}")
 
 
