@@ -105,11 +105,7 @@ class ModuleIdentities:
     def elsewhere(self, vad: Region) -> Optional[_Build]:
         """Returns stamp and size of a mapped image, from the loader entries of all processes that map it.
 
-        Args:
-            vad: a mapping of the image
-
-        Returns:
-            None if no process has an entry, or two entries contradict each other.
+        None if no process has an entry, or two entries contradict each other.
         """
         builds = self._entries.get(vad.control_area, ())
         return next(iter(builds)) if len(builds) == 1 else None
