@@ -134,7 +134,7 @@ def vad_at(vads: Sequence[Region], address: int) -> Optional[Region]:
 def image_at(vads: Sequence[Region], base: int) -> Optional[Region]:
     """Returns the VAD of the image mapped at an address, None if there is none; `vads` ascend."""
     vad = vad_at(vads, base)
-    return vad if vad is not None and vad.image and vad.start == base else None
+    return vad if vad and vad.image and vad.start == base else None
 
 
 def _module(base: int, size: int, path: str, faults: Status) -> Module:

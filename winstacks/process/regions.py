@@ -141,12 +141,12 @@ def is_beneath(path: str, folders: Tuple[str, ...]) -> bool:
 
 def mapped_path(known: Regions, region: Optional[Region]) -> Optional[str]:
     """Returns the path of the file that a region maps, as `Regions.file_name`; None for private memory."""
-    return known.file_name(region.control_area) if region is not None and region.control_area else None
+    return known.file_name(region.control_area) if region and region.control_area else None
 
 
 def image_path(known: Regions, region: Optional[Region]) -> str:
     """Returns the path of the file whose image a region maps; "" for no image, and if it cannot be read."""
-    return (known.file_name(region.control_area) or "") if region is not None and region.image else ""
+    return (known.file_name(region.control_area) or "") if region and region.image else ""
 
 
 def of_windows(known: Regions, region: Optional[Region]) -> bool:

@@ -15,7 +15,7 @@ image section if they can be read, else the copy in the process.
 from __future__ import annotations
 
 import functools
-from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Dict, NamedTuple, Optional, Set, Tuple
 
 from ..memory.decode import text
 from ..memory.decode.pagetable import round_to_pages
@@ -121,19 +121,13 @@ class ModuleIdentities:
             if space.kernel or space.status or has_status(space.remark, StatusCode.NOT_IN_THE_PROCESS_LIST):
                 continue
             entries, _ = self.lists.process_modules(space)
-            for area, entry in _images(entries, self._vads.list_regions(space)[0]):
-                stamp = self.lists.details(space, entry).stamp
-                if stamp:
-                    builds.setdefault(area, set()).add((stamp, round_to_pages(entry.size)))
+            vads, _ = self._vads.list_regions(space)
+            for entry in entries:
+                vad = image_at(vads, entry.base)
+                stamp = self.lists.details(space, entry).stamp if vad else None
+                if vad and stamp:
+                    builds.setdefault(vad.control_area, set()).add((stamp, round_to_pages(entry.size)))
         return builds
-
-
-def _images(entries: List[LoaderEntry], vads: List[Region]) -> Iterator[Tuple[int, LoaderEntry]]:
-    """Yields the entries of mapped images, each after its control area."""
-    for entry in entries:
-        vad = image_at(vads, entry.base)
-        if vad is not None:
-            yield vad.control_area, entry
 
 
 class SpaceModules:
