@@ -10,7 +10,6 @@ memory to which NormalContext leads decides whether it is a function.
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import Callable, Iterator, List, NamedTuple, Optional, Tuple
 
 from ..memory.decode import links
@@ -24,8 +23,7 @@ from ..process.processlist import process_list
 from ..process.regions import Region
 from ..process.threads import MAX_THREADS_OF_PROCESS
 from ..process.vads import regions
-from .callback import APC, Callback, ListFollower, missing
-from .decode.timertables import is_unused
+from .callback import APC, Callback, ListFollower, is_unused, missing
 
 _APC = "_KAPC"
 _HEADS, _ENTRY = "Tcb.ApcState.ApcListHead", "ApcListEntry"
@@ -86,8 +84,7 @@ class QueuedApcs:
             if not routine or (routine & half and space.pointer_size == _WIDE):
                 return ()
             if not known:
-                listed, _ = self._image.service(regions).list_regions(space)
-                known.extend(sorted(listed, key=attrgetter("start")))
+                known.extend(self._image.service(regions).list_regions(space)[0])
             called = vad_at(known, context)
             return (context, routine) if called is not None and called.executable else (routine,)
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List, NamedTuple, Tuple
+from typing import Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from ..memory.decode import links
 from ..memory.decode.memory import Memory
@@ -40,6 +40,14 @@ def missing(sort: str, place: int, faults: Status, unread: int) -> Iterator[Call
     count = StatusItem(StatusCode.CALLBACKS_UNREADABLE, unread) if unread else None
     if faults or count:
         yield Callback(sort, place, (), status(faults, count))
+
+
+def is_unused(heads: Iterable[Optional[links.Links]]) -> bool:
+    """Returns whether all links of heads that can be read are 0: Windows never set up their lists.
+
+    Windows sets up all heads of a table or a thread at once. So a single head that is 0 was overwritten.
+    """
+    return not any(link for pair in heads for link in pair or ())
 
 
 class ListFollower:

@@ -11,7 +11,6 @@ ends at the first value that leads to no executable memory.
 from __future__ import annotations
 
 from collections import Counter
-from operator import attrgetter
 from typing import Iterator, List, Optional
 
 from ..memory.decode.status import status
@@ -40,8 +39,7 @@ def of_table(image: Image, space: AddressSpace) -> Iterator[Callback]:
     if not table or not space.layer_name:
         return
     size = memory.pointer_size
-    listed, whole = image.service(regions).list_regions(space)
-    known = sorted(listed, key=attrgetter("start"))
+    known, whole = image.service(regions).list_regions(space)
     targets: List[Region] = []
     entries: List[int] = []
     data = memory.load(table, _MOST * size)

@@ -18,8 +18,8 @@ from ..memory.decode.view import View
 from ..memory.image import Image
 from ..process.kernelobjects import is_type
 from ..process.processors import processors_of
-from .callback import DPC, Callback, ListFollower, missing
-from .decode.timertables import TimerTable, decoded_dpc, is_unused, likeliest
+from .callback import DPC, Callback, ListFollower, is_unused, missing
+from .decode.timertables import TimerTable, decoded_dpc, likeliest
 
 _TIMER, _DPC, _ENTRY, _QUEUE = "_KTIMER", "_KDPC", "_KTIMER_TABLE_ENTRY", "_KDPC_DATA"
 _PROCESSOR = "_KPRCB"

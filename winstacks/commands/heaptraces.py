@@ -136,7 +136,7 @@ class HeapTraces(Command[AddressSpace, Listed]):
         An address in no region has an empty one.
         """
         listed, whole = self.image.service(regions).list_regions(space)
-        found = vad_at(sorted(listed), address)
+        found = vad_at(listed, address)
         if found is not None:
             return found.start, found.end
         return (address, address) if whole else None

@@ -82,7 +82,7 @@ def find_space(image: Image, space: AddressSpace) -> HeapSpace:
             image, space, [(0, min(top, (image.layer_of(space).maximum_address + 1) // 2))]
         )
         return HeapSpace(tuple(mapped), tuple(mapped), False, repeated)
-    vads = sorted(vad for vad in listed if vad.start < vad.end <= top)
+    vads = [vad for vad in listed if vad.start < vad.end <= top]
     whole_vads = [(vad.start, vad.end) for vad in vads]
     long = join(span for span in whole_vads if span[1] - span[0] > _LONG)
     ranges, repeated = _mapped(image, space, long)

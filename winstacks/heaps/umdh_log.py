@@ -8,6 +8,7 @@ from typing import Dict, Iterable, List, Sequence, Tuple
 
 from ..memory.image import Image
 from ..names.usermodules import UserModules, vad_at
+from ..process.regions import mapped_path
 from ..process.spaces import AddressSpace
 from ..process.vads import regions
 from ..tracedb.decode.recorded import RecordedStack
@@ -21,8 +22,7 @@ def loaded_modules(image: Image, space: AddressSpace) -> Tuple[UmdhModule, ...]:
     listed = image.service(UserModules).list_modules([space], 1 << 8 * space.pointer_size)
     modules = []
     for module in listed.modules:
-        vad = vad_at(listed.vads, module.base)
-        path = vads.file_name(vad.control_area) if vad is not None and vad.control_area else None
+        path = mapped_path(vads, vad_at(listed.vads, module.base))
         modules.append(UmdhModule(module.base, module.size, path or module.file))
     return tuple(modules)
 

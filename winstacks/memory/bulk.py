@@ -76,6 +76,18 @@ def masked(layer: interfaces.layers.DataLayerInterface, address: int) -> int:
     return address & layer.address_mask if isinstance(layer, intel.Intel) else address
 
 
+def file_reader(layer: interfaces.layers.DataLayerInterface) -> Callable[[int, int], bytes]:
+    """Returns a reader of the layer of a file, which takes offset and length; it returns b"" if it fails."""
+
+    def read(offset: int, length: int) -> bytes:
+        try:
+            return bytes(layer.read(offset, length))
+        except (exceptions.InvalidAddressException, OSError, EOFError):
+            return b""
+
+    return read
+
+
 def physical(layer: interfaces.layers.DataLayerInterface, address: int) -> int:
     """Returns the address in the layer below that an address maps to, or the address itself if unknown."""
     if not isinstance(layer, linear.LinearlyMappedLayer):

@@ -18,8 +18,8 @@ from ..names.imagereader import ImageReader
 from ..names.loaderlists import LoaderEntry, module_lists
 from ..names.symbolizer import Symbolizer
 from ..names.unloaded import RememberedModules
-from ..names.usermodules import vad_at
-from ..process.regions import Region
+from ..names.usermodules import image_at, vad_at
+from ..process.regions import image_path, mapped_path
 from ..process.sections import ImageSections
 from ..process.vads import regions
 from .decode.modules import MAX_MODULES, MinidumpUnloadedModule
@@ -50,7 +50,7 @@ class ModuleRecords:
         self._regions = image.service(regions)
         self._sections = image.service(ImageSections)
         found, self.regions_whole = self._regions.list_regions(halves[0])
-        self.regions: List[Region] = sorted(region for region in found if region.start < region.end <= end)
+        self.regions = [region for region in found if region.start < region.end <= end]
         self.lists_whole = True
 
     def modules(self) -> List[ModuleRecord]:
@@ -72,7 +72,8 @@ class ModuleRecords:
     def _record(self, half: AddressSpace, entry: LoaderEntry) -> ModuleRecord:
         details = self._lists.details(half, entry)
         reader = self._reader(half, entry.base, entry.size)
-        path, stamp = details.path or entry.name or self._file_at(entry.base), details.stamp
+        path = details.path or entry.name or image_path(self._regions, image_at(self.regions, entry.base))
+        stamp = details.stamp
         checksum: Optional[int] = None
         record: Optional[Bytes] = None
         fixed: Optional[Bytes] = None
@@ -98,12 +99,6 @@ class ModuleRecords:
         view = self._sections.section_of(vad_at(self.regions, base))
         return ImageReader(self._image, half.layer_name, base, size, view)
 
-    def _file_at(self, base: int) -> str:
-        """Returns the path of the file whose image is mapped at an address, empty if it is unknown."""
-        vad = vad_at(self.regions, base)
-        mapped = vad is not None and vad.image and vad.start == base
-        return (self._regions.file_name(vad.control_area) or "") if vad is not None and mapped else ""
-
     def unloaded(self) -> List[MinidumpUnloadedModule]:
         """Returns the unloaded modules that ntdll remembers, the latest first, each event once.
 
@@ -125,7 +120,7 @@ class ModuleRecords:
     def files(self) -> Iterator[Tuple[int, str]]:
         """Yields (base, path) of mapped files; the path is empty if the page file backs the mapping."""
         for region in self.regions:
-            path = self._regions.file_name(region.control_area) if region.control_area else None
+            path = mapped_path(self._regions, region)
             if path is not None:
                 yield region.start, path[:MAX_PATH]
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import List, Tuple
 
-from volatility3.framework import exceptions, interfaces
+from volatility3.framework import interfaces
 
 from ..handles.lister import handle_events
+from ..memory import bulk
 from ..memory.decode.machine import Machine, UnsupportedMachineError
 from ..memory.decode.machine import machine_of as machine_of_number
 from ..memory.decode.status import Status
@@ -53,14 +54,7 @@ def minidump(layer: interfaces.layers.DataLayerInterface) -> Minidump:
     Raises:
         NotAMinidumpError: the layer has no minidump; the text is a sentence for users
     """
-
-    def read(offset: int, length: int) -> bytes:
-        try:
-            return bytes(layer.read(offset, length))
-        except (exceptions.InvalidAddressException, OSError, EOFError):
-            return b""
-
-    return Minidump(read, int(layer.maximum_address) + 1)
+    return Minidump(bulk.file_reader(layer), int(layer.maximum_address) + 1)
 
 
 def memory(dump: Minidump) -> Tuple[List[MemoryRange], Status]:

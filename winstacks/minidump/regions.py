@@ -75,7 +75,7 @@ class DumpRegions:
         ]
 
     def list_regions(self, space: AddressSpace) -> Tuple[List[Region], bool]:
-        """Returns the regions of the process, and whether the list is complete."""
+        """Returns the regions of the process, ascending, and whether the list is complete."""
         regions, whole = self._regions
         return list(regions), whole
 

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from typing import List, Optional, Tuple
 
-from volatility3.framework import exceptions, interfaces
+from volatility3.framework import interfaces
 
 from ..handles.lister import handle_events
+from ..memory import bulk
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import Status
 from ..memory.decode.statuscodes import StatusCode
@@ -60,16 +61,10 @@ def small_dump(layer: interfaces.layers.DataLayerInterface) -> TriageDump:
         NotAKernelDumpError: the layer has no such dump; the text is a sentence for users
     """
 
-    def read(offset: int, length: int) -> bytes:
-        try:
-            return bytes(layer.read(offset, length))
-        except (exceptions.InvalidAddressException, OSError, EOFError):
-            return b""
-
     def available(offset: int, length: int) -> bytes:
         return read(offset, min(length, size - offset)) if 0 <= offset < size else b""
 
-    size = int(layer.maximum_address) + 1
+    read, size = bulk.file_reader(layer), int(layer.maximum_address) + 1
     return TriageDump(available, size)
 
 

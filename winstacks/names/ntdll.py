@@ -18,6 +18,7 @@ from .decode.peimage import PeImage
 from .imagereader import ImageReader
 from .loaderlists import module_lists
 from .moduleindex import ModuleIndex, ModuleIndexes
+from .usermodules import vad_at
 from .witness import FileWitnesses
 
 NAME = "ntdll.dll"
@@ -93,7 +94,7 @@ class Ntdlls:
     def _section_at(self, space: AddressSpace, base: int) -> Optional[SectionView]:
         """Returns the section that is mapped at an address, None if there is none."""
         vads, _ = self._vads.list_regions(space)
-        return self._sections.section_of(next((vad for vad in vads if vad.start <= base < vad.end), None))
+        return self._sections.section_of(vad_at(vads, base))
 
     def _candidates(self, space: AddressSpace) -> Iterator[Tuple[int, int]]:
         """Yields (base, size) of the modules with the name of ntdll: first loader entries with a VAD of an
@@ -108,7 +109,7 @@ class Ntdlls:
 
     def _mapped_ntdlls(self, space: AddressSpace, vads: List[Region]) -> Iterator[Tuple[int, int]]:
         """Yields (base, size) of each mapped image whose file is ntdll and whose machine is the half's."""
-        for vad in sorted(vads):
+        for vad in vads:
             if not vad.image:
                 continue
             path = self._vads.file_name(vad.control_area)

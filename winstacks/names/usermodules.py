@@ -14,7 +14,7 @@ from ..memory.decode.pagetable import round_to_pages
 from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
-from ..process.regions import Region
+from ..process.regions import Region, image_path, mapped_path
 from ..process.sections import ImageSections, SectionView
 from ..process.vads import regions
 from .decode.pe import MAX_IMAGE
@@ -64,8 +64,8 @@ class UserModules:
         impossible entry, it may have lost entries: images that only the VADs show count as modules then, with
         a word in their status.
         """
-        vads, vads_whole = self._vads.list_regions(halves[0])
-        vads = sorted(vad for vad in vads if vad.start < vad.end <= user_end)
+        listed, vads_whole = self._vads.list_regions(halves[0])
+        vads = [vad for vad in listed if vad.start < vad.end <= user_end]
         modules: Dict[int, Module] = {}
         ntdlls: Dict[Machine, Module] = {}
         loader_entries: Dict[int, Tuple[AddressSpace, LoaderEntry]] = {}
@@ -85,7 +85,8 @@ class UserModules:
                 bases.add(entry.base)
                 size, size_fault = _module_size(entry, vads)
                 faults = status(faults, size_fault)
-                name = entry.name or self._file_at(entry.base, vads)
+                # A name for a module whose loader entry has no readable one.
+                name = entry.name or image_path(self._vads, image_at(vads, entry.base))
                 module = modules.setdefault(entry.base, _module(entry.base, size, name, faults))
                 loader_entries.setdefault(entry.base, (half, entry))
                 if module.name.lower() == "ntdll":
@@ -102,8 +103,7 @@ class UserModules:
     def file_status(self, module: Module, vads: Sequence[Region]) -> Optional[StatusCode]:
         """Returns the status word for a module whose VAD maps no file or another file; None if the file is
         the module's, or is unknown. A loader entry may have the short name of its file."""
-        vad = vad_at(vads, module.base)
-        path = self._vads.file_name(vad.control_area) if vad is not None and vad.control_area else None
+        path = mapped_path(self._vads, vad_at(vads, module.base))
         if path is None:
             return None
         if not path:
@@ -117,13 +117,6 @@ class UserModules:
         path = self._vads.file_name(vad.control_area)
         return text.file_name(path) if path else path
 
-    def _file_at(self, base: int, vads: Sequence[Region]) -> str:
-        """Returns the path of the file whose image is mapped at an address, empty if unknown: a name for a
-        module whose loader entry has no readable one."""
-        vad = vad_at(vads, base)
-        mapped = vad is not None and vad.image and vad.start == base
-        return (self._vads.file_name(vad.control_area) or "") if vad is not None and mapped else ""
-
     def _unlisted_images(self, vads: Sequence[Region]) -> List[Module]:
         """Returns the images that the VADs show, as modules that are in no loader list."""
         images = [vad for vad in vads if vad.image]
@@ -133,9 +126,15 @@ class UserModules:
 
 
 def vad_at(vads: Sequence[Region], address: int) -> Optional[Region]:
-    """Returns the VAD that holds an address, None if there is none."""
+    """Returns the VAD that holds an address, None if there is none; `vads` ascend."""
     index = bisect.bisect_right(vads, (address, 1 << 64)) - 1
     return vads[index] if index >= 0 and address < vads[index].end else None
+
+
+def image_at(vads: Sequence[Region], base: int) -> Optional[Region]:
+    """Returns the VAD of the image mapped at an address, None if there is none; `vads` ascend."""
+    vad = vad_at(vads, base)
+    return vad if vad and vad.image and vad.start == base else None
 
 
 def _module(base: int, size: int, path: str, faults: Status) -> Module:

@@ -85,7 +85,7 @@ class ObjectNames:
         known = self._image.service(CidTable).processes.get(body)
         pid = own_id if known is None else known
         doubt = status(id_differs(known, own_id), self._image.service(ProgramNames).doubt(body))
-        return f"{text.image_file_name(name)} Pid {pid}", doubt
+        return f"{text.narrow(name)} Pid {pid}", doubt
 
     def _thread(self, body: int) -> _Named:
         """Returns the IDs of a thread and its process: PspCidTable's IDs, if it has any."""

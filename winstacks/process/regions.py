@@ -112,7 +112,7 @@ class Regions(Protocol):
     """Lists the memory regions of processes."""
 
     def list_regions(self, space: AddressSpace) -> Tuple[List[Region], bool]:
-        """Returns the regions of a process, and whether these are all."""
+        """Returns the regions of a process, ascending by their starts, and whether these are all."""
 
     def file_name(self, control_area: int) -> Optional[str]:
         """Returns the path of the file behind a mapping: "" if none is, None if its name cannot be read."""
@@ -139,8 +139,16 @@ def is_beneath(path: str, folders: Tuple[str, ...]) -> bool:
     return rest[2 if rest[1:2] == ":" else 0 :].startswith(folders)
 
 
+def mapped_path(known: Regions, region: Optional[Region]) -> Optional[str]:
+    """Returns the path of the file that a region maps, as `Regions.file_name`; None for private memory."""
+    return known.file_name(region.control_area) if region and region.control_area else None
+
+
+def image_path(known: Regions, region: Optional[Region]) -> str:
+    """Returns the path of the file whose image a region maps; "" for no image, and if it cannot be read."""
+    return (known.file_name(region.control_area) or "") if region and region.image else ""
+
+
 def of_windows(known: Regions, region: Optional[Region]) -> bool:
     """Returns whether a region is an image whose file lies in Windows' own folder."""
-    if region is None or not region.image:
-        return False
-    return is_beneath(known.file_name(region.control_area) or "", WINDOWS)
+    return is_beneath(image_path(known, region), WINDOWS)

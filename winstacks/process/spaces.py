@@ -176,7 +176,7 @@ class KernelSpaces:
         remark = status(remark, image.service(ProgramNames).doubt(address))
         native = AddressSpace(
             pid=pid,
-            process=text.cell(text.image_file_name(raw or b"")),
+            process=text.cell(text.narrow(raw or b"")),
             machine=image.machine,
             layer_name=layer_name,
             eprocess=address,

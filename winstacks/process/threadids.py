@@ -113,4 +113,4 @@ class ThreadIds:
 
     def _process_name(self, eprocess: int) -> Optional[str]:
         name = process_at(self._image, eprocess).data(IMAGE_FILE_NAME)
-        return None if name is None else text.cell(text.image_file_name(name))
+        return None if name is None else text.cell(text.narrow(name))

@@ -64,7 +64,7 @@ class Vads:
         """The target of a VAD's pointer -> control area. Processes that map a file share one _SUBSECTION."""
 
     def list_regions(self, space: AddressSpace) -> Tuple[List[Region], bool]:
-        """Returns the VADs of a process, and whether the whole tree could be read.
+        """Returns the VADs of a process, ascending, and whether the whole tree could be read.
 
         Trees are kept: each kind of stack is listed in all processes before the next kind is.
         """
@@ -81,7 +81,7 @@ class Vads:
 
     def _read(self, tree: _Tree, space: AddressSpace, top: int) -> Tuple[List[Region], bool]:
         vads, whole = self._walk(tree, top)
-        return vads, whole and len(vads) >= self._counted(tree, space)
+        return sorted(vads), whole and len(vads) >= self._counted(tree, space)
 
     def _counted(self, tree: _Tree, space: AddressSpace) -> int:
         """Returns the kernel's count of the VADs of a process; 0 if unknown."""

@@ -11,8 +11,9 @@ import urllib.parse
 import urllib.request
 from typing import Dict, Iterator, List, NamedTuple, Optional
 
-from volatility3.framework import exceptions, interfaces
+from volatility3.framework import interfaces
 
+from ..memory import bulk
 from ..memory.decode.text import printable
 from ..memory.image import Image
 from .decode.imageid import ImageContent
@@ -63,7 +64,7 @@ def image_files(image: Image) -> List[ImageFile]:
 def content(context: interfaces.context.ContextInterface, file: ImageFile) -> ImageContent:
     """Returns a reader of the file's content through its layer, which decompresses packed data."""
     layer = context.layers[file.layer_name]
-    return ImageContent(int(layer.maximum_address) + 1, functools.partial(_read, layer))
+    return ImageContent(int(layer.maximum_address) + 1, bulk.file_reader(layer))
 
 
 def sha256(file: ImageFile) -> Optional[str]:
@@ -121,10 +122,3 @@ def _file(layer: interfaces.layers.DataLayerInterface) -> ImageFile:
         except OSError:
             pass
     return ImageFile(str(layer.name), location, path, size, False)
-
-
-def _read(layer: interfaces.layers.DataLayerInterface, offset: int, length: int) -> Optional[bytes]:
-    try:
-        return bytes(layer.read(offset, length))
-    except (exceptions.InvalidAddressException, OSError, EOFError):
-        return None

@@ -15,7 +15,7 @@ image section if they can be read, else the copy in the process.
 from __future__ import annotations
 
 import functools
-from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Dict, NamedTuple, Optional, Set, Tuple
 
 from ..memory.decode import text
 from ..memory.decode.pagetable import round_to_pages
@@ -27,7 +27,7 @@ from ..names.decode.pe import HeaderError
 from ..names.imagereader import ImageReader
 from ..names.loaderlists import LoaderEntry, module_lists
 from ..names.symbolizer import AddressNamer, KnownModule
-from ..names.usermodules import fits_mapping, vad_at
+from ..names.usermodules import fits_mapping, image_at
 from ..process.regions import Region
 from ..process.sections import ImageSections
 from ..process.spaces import AddressSpaces
@@ -105,11 +105,7 @@ class ModuleIdentities:
     def elsewhere(self, vad: Region) -> Optional[_Build]:
         """Returns stamp and size of a mapped image, from the loader entries of all processes that map it.
 
-        Args:
-            vad: a mapping of the image
-
-        Returns:
-            None if no process has an entry, or two entries contradict each other.
+        None if no process has an entry, or two entries contradict each other.
         """
         builds = self._entries.get(vad.control_area, ())
         return next(iter(builds)) if len(builds) == 1 else None
@@ -125,25 +121,13 @@ class ModuleIdentities:
             if space.kernel or space.status or has_status(space.remark, StatusCode.NOT_IN_THE_PROCESS_LIST):
                 continue
             entries, _ = self.lists.process_modules(space)
-            for area, entry in _images(entries, sorted(self._vads.list_regions(space)[0])):
-                stamp = self.lists.details(space, entry).stamp
-                if stamp:
-                    builds.setdefault(area, set()).add((stamp, round_to_pages(entry.size)))
+            vads, _ = self._vads.list_regions(space)
+            for entry in entries:
+                vad = image_at(vads, entry.base)
+                stamp = self.lists.details(space, entry).stamp if vad else None
+                if vad and stamp:
+                    builds.setdefault(vad.control_area, set()).add((stamp, round_to_pages(entry.size)))
         return builds
-
-
-def _images(entries: List[LoaderEntry], vads: List[Region]) -> Iterator[Tuple[int, LoaderEntry]]:
-    """Yields the entries of mapped images, each after its control area."""
-    for entry in entries:
-        vad = _image_at(vads, entry.base)
-        if vad is not None:
-            yield vad.control_area, entry
-
-
-def _image_at(vads: List[Region], base: int) -> Optional[Region]:
-    """Returns the VAD of the image mapped at an address; None if there is none."""
-    vad = vad_at(vads, base)
-    return vad if vad is not None and vad.image and vad.start == base else None
 
 
 class SpaceModules:
@@ -166,7 +150,7 @@ class SpaceModules:
         # Modules of the kernel have no reader.
         process = None if known.open_reader is None else self._names.process
         loader_entry = (self._identities.drivers if process is None else process.entries).get(base)
-        vad = None if process is None else _image_at(process.vads, base)
+        vad = None if process is None else image_at(process.vads, base)
         stamp, size, path = None, None, None
         if loader_entry is not None:
             space, entry = loader_entry

@@ -287,7 +287,7 @@ class Databases:
     def _private_starts(self, space: AddressSpace, size: int = 0) -> List[int]:
         """Returns the starts of the private memory ranges that have at least `size` bytes, ascending."""
         vads, _ = self._vads.list_regions(space)
-        return sorted(vad.start for vad in vads if not vad.control_area and vad.end - vad.start >= size)
+        return [vad.start for vad in vads if not vad.control_area and vad.end - vad.start >= size]
 
     def _reserved_starts(self, space: AddressSpace) -> Collection[int]:
         """Returns the starts of private memory ranges that are large enough for a database."""

@@ -16,6 +16,7 @@ from tests.forge.kernel import Kernel
 from tests.forge.phys import PAGE
 from tests.support import flattables, grid
 from tests.support.only import only
+from winstacks.callbacks.callback import is_unused
 
 X64 = ("win7-x64", "win10-x64", "win11-x64")
 WITH_TIMERS = (*X64, "xp-x86", "win10-x86")
@@ -151,6 +152,11 @@ def test_one_write_to_a_timer_is_told(name: str, member: str, status: str, tmp_p
     stack = "good+0x1010" if member == "Header.Type" else ""
     rows = said(machine.rows(tmp_path))
     assert sorted(rows) == sorted([("timer", "good+0x1000", ""), ("timer", stack, status)])
+
+
+def test_only_zeros_are_lists_that_are_not_used() -> None:
+    assert is_unused([(0, 0), None, (0, 0)])
+    assert not is_unused([(0, 0), (0, 8)])
 
 
 @pytest.mark.parametrize("name", ALL)

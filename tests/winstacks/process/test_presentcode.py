@@ -42,7 +42,7 @@ class Forged(NamedTuple):
         folder.mkdir(exist_ok=True)
         opened = context.open_image(self.kernel.image(), folder)
         space = next(item for item in AddressSpaces.list_spaces(opened.image) if item.pid == 1000)
-        listed = sorted(opened.image.service(regions).list_regions(space)[0])
+        listed = opened.image.service(regions).list_regions(space)[0]
         return Read(opened.image.service(PresentCode), space, lambda address: vad_at(listed, address))
 
 

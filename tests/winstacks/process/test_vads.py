@@ -53,3 +53,15 @@ def test_charges_are_those_of_vadinfo(name: str, tmp_path: pathlib.Path) -> None
     vads, _ = opened.image.service(Vads).list_regions(space)
     assert {vad.start: vad.private for vad in vads} == shown
     assert set(sizes) < set(shown.values()) and 0 in shown.values()
+
+
+@pytest.mark.parametrize("name", [name for name, _ in KERNELS])
+def test_vads_ascend_although_the_root_is_in_the_middle(name: str, tmp_path: pathlib.Path) -> None:
+    kernel = new_kernel(name, 0)
+    app = kernel.process("app.exe", pid=1000)
+    app.vads += [Vad(0x20000000 + number * 0x10000, 0x1000) for number in (4, 1, 3, 0, 2)]
+    opened = context.open_image(kernel.image(), tmp_path)
+    space = only(AddressSpaces.list_spaces(opened.image, [1000]))
+    vads, whole = opened.image.service(Vads).list_regions(space)
+    starts = [vad.start for vad in vads]
+    assert whole and len(starts) > 5 and starts == sorted(starts)

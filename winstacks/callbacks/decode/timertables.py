@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Iterable, NamedTuple, Optional, Tuple
+from typing import Iterable, NamedTuple, Optional
 
 from ...memory.decode.links import ReadLinks
 
@@ -39,14 +39,6 @@ class TimerTable(NamedTuple):
     def heads(self) -> range:
         """The addresses of the heads."""
         return range(self.start, self.start + self.stride * self.length, self.stride)
-
-
-def is_unused(heads: Iterable[Optional[Tuple[int, int]]]) -> bool:
-    """Returns whether all links of heads that can be read are 0: Windows never set up the table.
-
-    Windows sets up all heads at once. So a single head that is 0 was overwritten.
-    """
-    return not any(link for links in heads for link in links or ())
 
 
 def likeliest(tables: Iterable[TimerTable], read_links: ReadLinks) -> Optional[TimerTable]:

@@ -18,7 +18,7 @@ from ...stacklist.stack import StackRecord
 from ..code.barriers import is_write_barrier
 from ..code.copies import NO_IMAGE, NOT_IN_MEMORY, Comparison, Mapping
 from ..code.differing import Ranges
-from ..code.functions import function_at
+from ..code.functions import function_at, labelled_entry
 from ..code.jumps import ENTRY, Read, follow_jumps
 from ..code.lostways import over_lost_pages
 from ..code.products import (
@@ -202,23 +202,13 @@ def _leads_nowhere_known(space: AddressSpace, piece: Tuple[int, int], facts: Che
         return False
     if any(keeps_number(read(start, LOADED) or b"") for start in (first, first - LOADED)):
         return False
+    known_module = facts.namer(space).module_at(first)
+    entry = None if known_module is None else labelled_entry(known_module, first, ENTRY)
     # Hooks of several lengths at one entry have only some bytes alike.
-    starts = {first, _entry_before(space, first, facts)}
+    starts = {first, first if entry is None else entry}
     if any(_explained(space, start, ((first, end),), facts).severity != HIGH for start in starts):
         return False
     return _program_of_all(space, ((first, end),), facts) is None
-
-
-def _entry_before(space: AddressSpace, at: int, facts: CheckFacts) -> int:
-    """Returns the entry of the function around an address if a jump at the entry has the address, else it."""
-    known_module = facts.namer(space).module_at(at)
-    label = (
-        None if known_module is None else known_module.image.names.find_label(at - known_module.module.base)
-    )
-    if known_module is None or label is None:
-        return at
-    entry = known_module.module.base + label[0]
-    return entry if entry <= at < entry + ENTRY else at
 
 
 def _pieces(changed: Ranges) -> List[Tuple[int, int]]:

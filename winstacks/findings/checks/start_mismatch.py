@@ -76,13 +76,11 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         known_module = facts.namer(thread.space).module_at(start)
         if first is None or known_module is None:
             return
-        label = known_module.image.names.find_label(start - known_module.module.base)
-        if first.details.module != known_module.module.name and not _ground(
-            None if label is None else label[1]
-        ):
-            yield _start_finding(
-                stack, thread, start, name.symbol, LOW, POSSIBLE, f"{_OTHER}: {first.shown}", facts
-            )
+        label = known_module.label_at(start)
+        elsewhere = first.details.module != known_module.module.name
+        if elsewhere and not (label and _ground(label[1])):
+            other = f"{_OTHER}: {first.shown}"
+            yield _start_finding(stack, thread, start, name.symbol, LOW, POSSIBLE, other, facts)
 
 
 def _in_kernel(stack: StackRecord, thread: Thread, facts: CheckFacts) -> Iterator[Finding]:

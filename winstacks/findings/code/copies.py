@@ -247,7 +247,7 @@ class SectionCopies:
                 continue
             if has_status(space.remark, StatusCode.NOT_IN_THE_PROCESS_LIST):
                 continue
-            images = sorted(vad for vad in self._vads.list_regions(space)[0] if vad.image)
+            images = [vad for vad in self._vads.list_regions(space)[0] if vad.image]
             count += len(images)
             if count > MAX_MAPPINGS:
                 break

@@ -30,7 +30,7 @@ _MAY_HAVE = "its list of function tables, which may have this range, is not in t
 _LESS_SURE = "private code is less sure, because function tables of the process are not in the image"
 _LOST = "the stack above the code is not in the image, so its caller is unknown"
 _ALONE = ", but only Windows is on the stack: any code can register a table for itself"
-_RELAY = "the relay of a hook that all processes have; the hook leads into"
+RELAY = "the relay of a hook that all processes have; the hook leads into"
 _OF_PRODUCT = ", as the relay of a hook by this product does"
 _MOST_NAMED = 8
 """The most processes that are named."""
@@ -63,7 +63,7 @@ def explained_at(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Tu
     if runtime is None or not runtime.is_known:
         served = of_relay(stack.space, place.at, facts) if severity == HIGH else None
         if served is not None:
-            return LOW, True, f"{_RELAY} {served}"
+            return LOW, True, f"{RELAY} {served}"
         beside = vendor_neighbour(stack, place, facts) if severity == HIGH else None
         if beside is not None:
             return (LOW if beside.belongs else MEDIUM), True, beside.describe

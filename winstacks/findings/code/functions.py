@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import List, Optional, Tuple
 
 from ...memory.image import AddressSpace
+from ...names.symbolizer import KnownModule
 from ..facts import CheckFacts
 from ..finding import FramePlace
 from .jumps import ENTRY
@@ -34,10 +35,17 @@ def function_at(
         entry = base + first.begin
         start, end = base + piece.begin, base + piece.end
     else:
-        label = index.names.find_label(at - base)
-        if label is None or not 0 <= at - base - label[0] < _FARTHEST:
+        labelled = labelled_entry(known_module, at, _FARTHEST)
+        if labelled is None:
             return None, [around]
-        entry = start = base + label[0]
+        entry = start = labelled
         end = max(at + 1, entry + ENTRY)
     body = (max(start, at - _FARTHEST), min(end, at + _FARTHEST))
     return entry, [body] if body[0] == entry else [body, (entry, entry + ENTRY)]
+
+
+def labelled_entry(known_module: KnownModule, at: int, most: int) -> Optional[int]:
+    """Returns the address of the label that names an address, None if it is `most` bytes before or more."""
+    label = known_module.label_at(at)
+    before = at - known_module.module.base - label[0] if label else most
+    return at - before if 0 <= before < most else None

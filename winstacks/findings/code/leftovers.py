@@ -34,7 +34,7 @@ from ...stacks.decode.frames import LONGEST_CALL, is_call
 from ..facts import PROGRAMS, CheckFacts
 from ..finding import NONE_KNOWN
 from .closures import closure_target
-from .explanations import explained
+from .explanations import RELAY, explained
 from .neighbours import has_much_code
 from .relays import of_relay, product_in
 from .runtimes import contains_runtime
@@ -63,7 +63,7 @@ _WHY = {
 }
 _BEFORE = 0x40
 """Bytes before a return address in which a relay has the address that it calls."""
-_REGIONS = f"{__name__}: regions"
+_REGIONS, _VALUES = f"{__name__}: regions", f"{__name__}: values"
 
 
 class Leftover(NamedTuple):
@@ -123,12 +123,15 @@ def _regions(space: AddressSpace, facts: CheckFacts) -> List[Region]:
     """Returns the executable regions of a process that are no image; pico processes run code in such."""
     if process_member(facts.image, space.eprocess, "PicoContext"):
         return []
-    found = (vad for vad in facts.namer(space).process.vads if not vad.image and vad.executable)
-    return sorted(found, key=lambda vad: vad.start)
+    return [vad for vad in facts.namer(space).process.vads if not vad.image and vad.executable]
 
 
-def stack_values(stack: StackRecord, thread: Thread, facts: CheckFacts) -> Iterator[Tuple[int, int]]:
-    """Yields the values of the part of a stack that may be in use, each with its address."""
+def stack_values(stack: StackRecord, thread: Thread, facts: CheckFacts) -> List[Tuple[int, int]]:
+    """Returns the values of the part of a stack that may be in use, each after its address."""
+    return facts.find_once_of_stack(_VALUES, stack, lambda: list(_values(stack, thread, facts)))
+
+
+def _values(stack: StackRecord, thread: Thread, facts: CheckFacts) -> Iterator[Tuple[int, int]]:
     sp = stack.walked[0].sp if stack.walked else None
     limits = facts.image.service(UserStacks).native(thread)
     around = facts.vad(stack.space, sp) if sp is not None and not limits else None
@@ -167,7 +170,7 @@ def _judged(space: AddressSpace, address: int, kind: int, facts: CheckFacts) -> 
         return LOW, f"{innocent}; {_LOADED}"
     served = of_relay(space, address - 1, facts)
     if served is not None:
-        return LOW, f"the relay of a hook that all processes have; the hook leads into {served}"
+        return LOW, f"{RELAY} {served}"
     if has_much_code(space, facts):
         return LOW, _MUCH
     product = _product(space, address, facts) if kind == _CALLED else None

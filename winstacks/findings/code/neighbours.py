@@ -27,13 +27,20 @@ from typing import FrozenSet, List, NamedTuple, Optional
 from ...columns.words import IMAGE, TRAP
 from ...memory.decode.status import has_status
 from ...memory.image import AddressSpace
-from ...process.regions import is_beneath
+from ...process.regions import image_path, is_beneath
 from ...process.vads import regions
 from ...stacklist.stack import StackRecord
 from ..facts import CheckFacts
 from ..finding import FramePlace
 from .functions import function_at
-from .runtimes import NOT_ITS_FILE, beside_windows, neighbour_frames, was_interrupted
+from .runtimes import (
+    INTERRUPTED,
+    NOT_ITS_FILE,
+    ON_BOTH_SIDES,
+    beside_windows,
+    neighbour_frames,
+    was_interrupted,
+)
 
 _DRIVERS = ("\\windows\\system32\\driverstore\\",)
 """The folder of Windows with packages of drivers, which are not Windows' own."""
@@ -44,10 +51,6 @@ and the relays of a hooking product are one."""
 _LARGE = 1 << 20
 """Bytes of one such range that count as many: engines reserve one range for all of their code."""
 _FILES, _MUCH = f"{__name__}: files", f"{__name__}: much code"
-_BOTH, _INTERRUPTED = (
-    "is on both sides of it on the stack",
-    ("called it, and was called from where threads begin; the thread was interrupted there"),
-)
 
 
 class Neighbour(NamedTuple):
@@ -72,9 +75,6 @@ def vendor_neighbour(stack: StackRecord, place: FramePlace, facts: CheckFacts) -
             return None
         if outer is None or not is_vendor(stack, outer, facts):
             _, outer = beside_windows(stack, place, facts)
-        where = _BOTH
-    else:
-        where = _INTERRUPTED
     if outer is None or not is_vendor(stack, outer, facts):
         return None
     much = has_much_code(stack.space, facts)
@@ -82,6 +82,7 @@ def vendor_neighbour(stack: StackRecord, place: FramePlace, facts: CheckFacts) -
         return None
     frames = [outer] if inner is None else [outer, inner]
     belongs = much and all(_belongs(stack.space, each, facts) for each in frames)
+    where = INTERRUPTED if inner is None else ON_BOTH_SIDES
     return Neighbour(belongs, f"code that a module made: {outer.name.symbol} {where}")
 
 
@@ -104,10 +105,7 @@ def _is_unmodified_vendor(space: AddressSpace, place: FramePlace, facts: CheckFa
 
 def _path(space: AddressSpace, at: int, facts: CheckFacts) -> str:
     """Returns the path of the file mapped at an address, in lower case; "" if it has none or it is lost."""
-    vad = facts.vad(space, at)
-    if vad is None or not vad.image:
-        return ""
-    return (facts.image.service(regions).file_name(vad.control_area) or "").lower()
+    return image_path(facts.image.service(regions), facts.vad(space, at)).lower()
 
 
 def has_much_code(space: AddressSpace, facts: CheckFacts) -> bool:
@@ -134,8 +132,7 @@ class _Files(NamedTuple):
 
 def _files(space: AddressSpace, facts: CheckFacts) -> _Files:
     service = facts.image.service(regions)
-    images = (vad for vad in facts.namer(space).process.vads if vad.image)
-    paths = {(service.file_name(vad.control_area) or "").lower() for vad in images} - {""}
+    paths = {image_path(service, vad).lower() for vad in facts.namer(space).process.vads} - {""}
     return _Files(sorted(paths), frozenset(_folder(path) for path in paths if path.endswith(_PROGRAM)))
 
 

@@ -15,6 +15,7 @@ from typing import FrozenSet, NamedTuple, Optional, Tuple
 from ...columns.words import HIGH, LOW, MEDIUM
 from ...memory.decode.text import cell, counted, file_name
 from ...memory.image import AddressSpace
+from ...process.regions import mapped_path
 from ...process.vads import regions
 from ..facts import CheckFacts, list_in_words
 from .relays import Hooked
@@ -105,9 +106,7 @@ def may_have_loaded(space: AddressSpace, files: FrozenSet[str], facts: CheckFact
 def in_words(space: AddressSpace, address: int, facts: CheckFacts) -> str:
     """Returns the module at an address and the file that is mapped there, in words."""
     known_module = facts.namer(space).module_at(address)
-    vad = facts.vad(space, address)
-    mapped = vad is not None and vad.control_area
-    path = facts.image.service(regions).file_name(vad.control_area) if vad is not None and mapped else None
+    path = mapped_path(facts.image.service(regions), facts.vad(space, address))
     file = "a file of unknown name" if path is None else f"the file {cell(path)}" if path else "no named file"
     return file if known_module is None else f"{cell(known_module.module.file)}, {file}"
 

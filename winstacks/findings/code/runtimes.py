@@ -43,13 +43,13 @@ _OF_V8 = "@v8@@"
 """The namespace of V8 in a decorated name."""
 _COM_DESCRIPTOR = 14
 """IMAGE_DIRECTORY_ENTRY_COM_DESCRIPTOR (winnt.h)."""
-_NEXT, _ON_BOTH_SIDES = "is next to it on the stack", "is on both sides of it on the stack"
+_NEXT, ON_BOTH_SIDES = "is next to it on the stack", "is on both sides of it on the stack"
 _OUTSIDE = f"{__name__}: outside Windows"
 _BEYOND = (
     "called it through Windows' DLLs, as for a window procedure or another callback: it is further out on "
     "the stack"
 )
-_INTERRUPTED = "called it, and was called from where threads begin; the thread was interrupted there"
+INTERRUPTED = "called it, and was called from where threads begin; the thread was interrupted there"
 _LEAF = "called it; the thread was interrupted there, before the code used the stack"
 _UNKNOWN = (
     "is next to it on the stack; the exports of its module, which would show a runtime, are not in the image"
@@ -143,14 +143,14 @@ def runtime_neighbour(stack: StackRecord, place: FramePlace, facts: CheckFacts) 
     certain = inside and not place.guessed
     if outer is not None and is_runtime(stack, outer, facts):
         if certain:
-            return RuntimeNeighbour(outer, True, _ON_BOTH_SIDES)
+            return RuntimeNeighbour(outer, True, ON_BOTH_SIDES)
         interrupted = was_interrupted(stack, place, outer, facts)
-        return RuntimeNeighbour(outer, interrupted, _INTERRUPTED if interrupted else _NEXT)
+        return RuntimeNeighbour(outer, interrupted, INTERRUPTED if interrupted else _NEXT)
     _, called_back = beside_windows(stack, place, facts)
     called_back = called_back if called_back and is_runtime(stack, called_back, facts) else None
     if inside and inner is not None:
         if certain and called_back is not None:
-            return RuntimeNeighbour(called_back, True, _ON_BOTH_SIDES)
+            return RuntimeNeighbour(called_back, True, ON_BOTH_SIDES)
         return RuntimeNeighbour(inner, False, _NEXT)
     caller = find_place(stack, place.number + 1)
     if caller is not None and facts.runtimes(stack.space) and facts.code_range(stack.space, caller.at):

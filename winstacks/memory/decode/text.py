@@ -65,8 +65,8 @@ def cell(name: str, limit: int = MAX_NAME) -> str:
     return f"\\x{ord(shown[0]):02x}{shown[1:]}" if shown[:1] in FORMULA else shown
 
 
-def image_file_name(data: bytes) -> str:
-    """Returns the text of ImageFileName, which ends at its first 0; not yet safe to print.
+def narrow(data: bytes) -> str:
+    """Returns the text of an array of CHAR, such as ImageFileName, up to its first 0; not yet safe to print.
 
     Its code page is unknown. Volatility takes it for UTF-8, and so does this function; bytes that are not
     UTF-8 become `\\xNN`, so that two different names stay different.

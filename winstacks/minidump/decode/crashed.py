@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from ...memory.decode.structure import Structures
-from ...memory.decode.text import image_file_name
+from ...memory.decode.text import narrow
 from .debuggerdata import DebuggerData
 from .kernelheader import KERNEL_START
 from .memory import MemoryRange
@@ -155,7 +155,7 @@ def _name(types: Structures, process: bytes) -> Optional[str]:
     whole = len(data) == _IMAGE_FILE_NAME and written and (end or len(written) == _IMAGE_FILE_NAME)
     if not whole or any(byte < 0x20 or byte == 0x7F for byte in written):
         return None
-    return image_file_name(data)
+    return narrow(data)
 
 
 def structure_memory(dump: TriageDump, crashed: CrashedThread) -> List[MemoryRange]:

@@ -24,6 +24,7 @@ from ...memory.decode.declared import (
 from ...memory.decode.machine import Machine, UnsupportedMachineError, machine_of
 from ...memory.decode.status import NOTHING, Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
+from ...memory.decode.text import narrow
 from .dumpfile import Minidump
 
 _COMMENT_A, _COMMENT_W, _SYSTEM_INFO, _MISC_INFO, _MEMORY_INFO, _VM_COUNTERS = 10, 11, 7, 15, 21, 22
@@ -262,7 +263,7 @@ def comments(dump: Minidump) -> Tuple[Tuple[int, str, Status], ...]:
     The dump does not name the code page of an ANSI comment. Bytes that are not UTF-8 are shown as `\\xNN`.
     """
     found = []
-    for kind, read in ((_COMMENT_A, _narrow), (_COMMENT_W, _wide)):
+    for kind, read in ((_COMMENT_A, narrow), (_COMMENT_W, _wide)):
         stream = dump.stream(kind)
         if stream is not None:
             size, rva = stream.Location
@@ -283,11 +284,6 @@ def _read(dump: Minidump, kind: int, form: Declared[Record]) -> Optional[Tuple[R
         return None
     data = dump.available(stream.Location.Rva, min(stream.Location.DataSize, form.size))
     return (form.decode(data, dump.string), stream.status) if len(data) >= form.least else None
-
-
-def _narrow(data: bytes) -> str:
-    """Returns the text of a zero-terminated array of CHAR; bytes that are not UTF-8 as `\\xNN`."""
-    return data.split(b"\0", 1)[0].decode("utf-8", "backslashreplace")
 
 
 def _wide(data: bytes) -> str:

@@ -12,7 +12,7 @@ import struct
 from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 from ...memory.decode.structure import INTEGER_CODES, Buffer, Structures
-from ...memory.decode.text import image_file_name
+from ...memory.decode.text import narrow
 from ...tracedb.decode.capture import without_padding
 
 OBJECT_BUCKETS = 401
@@ -76,7 +76,7 @@ class RefDecoder:
         """Decodes a traced object."""
         header, next_ref, next_pos, max_stacks = self._info(data, 0)
         name = data[self._name.offset : self._name.offset + self._name.size]
-        return RefInfo(header, next_ref, image_file_name(bytes(name)), next_pos, max_stacks)
+        return RefInfo(header, next_ref, narrow(bytes(name)), next_pos, max_stacks)
 
     def plausible(self, event: RefEvent, before: Optional[RefEvent], traces: int) -> bool:
         """Returns whether the memory behind the used events holds one more event rather than earlier

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.forge import callbacks
-from winstacks.callbacks.decode.timertables import TimerTable, decoded_dpc, is_unused, likeliest
+from winstacks.callbacks.decode.timertables import TimerTable, decoded_dpc, likeliest
 
 START, POINTER = 0x1000, 8
 FORMS = [
@@ -67,8 +67,3 @@ def test_one_overwritten_head_does_not_change_the_form(form: TimerTable, number:
 def test_other_data_is_no_table() -> None:
     assert likeliest(FORMS, lambda address: (0x1234, 0x5678)) is None
     assert likeliest(FORMS, lambda address: None) is None
-
-
-def test_only_zeros_are_a_table_that_is_not_used() -> None:
-    assert is_unused([(0, 0), None, (0, 0)])
-    assert not is_unused([(0, 0), (0, 8)])

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Callable
+from typing import Callable, Tuple
 
 import pytest
 
@@ -16,6 +16,8 @@ from tests.machines import product
 from tests.support.clean.host64 import Host64, Private, Program
 from tests.support.findingimages import Row, found
 from tests.support.only import only
+from winstacks.findings.code import leftovers
+from winstacks.memory.decode.structure import integers
 
 SLEEP = "kernelbase!SleepEx"
 LEFT = "no walk leads to the value"
@@ -40,7 +42,7 @@ def _code_of_windows(program: Program, thread: Thread) -> None:
             module.section.set_state(0, module.size, State.MISSING)
 
 
-def _rows(name: str, lose: Lose, *files: str, lost_code: bool = False) -> list[Row]:
+def _rows(name: str, lose: Lose, *files: str, lost_code: bool = False, check: str = "unbacked") -> list[Row]:
     host = Host64("win10-x64")
     program = host.program(name, *files, functions="main Work")
     code = program.jitted(protection=EXECUTE_READWRITE)
@@ -50,7 +52,7 @@ def _rows(name: str, lose: Lose, *files: str, lost_code: bool = False) -> list[R
     lose(program, thread)
     if lost_code:
         program.process.space.set_state(code, 0x2000, State.MISSING)
-    rows = found(image, "unbacked")
+    rows = [row for row in found(image, check) if row["Finding"] == "unbacked"]
     assert all(code <= row["Address"] < code + 0x2000 for row in rows)
     return rows
 
@@ -64,6 +66,18 @@ def test_a_value_behind_a_call_in_private_code_is_a_finding() -> None:
         None,
     )
     assert LEFT in row["Innocent"] and "the stack has the address at 0x" in row["Evidence"]
+
+
+def test_all_checks_together_read_the_values_of_a_stack_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+
+    def noting(data: bytes, size: int) -> Tuple[int, ...]:
+        read.append(data)
+        return integers(data, size)
+
+    monkeypatch.setattr(leftovers, "integers", noting)
+    assert _rows("victim.exe", _kernel_stack, check="")
+    assert read and len(read) == len(set(read))
 
 
 def test_where_only_the_code_of_windows_is_lost_a_scan_finds_the_frame() -> None:

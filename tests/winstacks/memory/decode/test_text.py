@@ -34,7 +34,7 @@ def test_no_cell_begins_like_a_formula() -> None:
 
 def test_names_of_processes_that_are_not_utf_8_stay_different() -> None:
     names = [b"app.exe\0rest", "χ.exe".encode(), b"caf\xe9.exe", b"caf\xe8.exe", b""]
-    assert [text.image_file_name(name) for name in names] == [
+    assert [text.narrow(name) for name in names] == [
         *("app.exe", "χ.exe"),
         *(r"caf\xe9.exe", r"caf\xe8.exe"),
         "",
