@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What a run holds of the processes it has finished, counted: memory does not grow with their number.
+"""Memory that a run holds of processes it has finished: it does not grow with their number.
 
 Python's collector of cycles is paused while rows are made. So whatever a cycle holds stays to the end of the
 run, and whatever a row that is kept leads to stays as long as the row.
@@ -88,7 +88,7 @@ def test_findings_that_are_kept_let_go_of_the_modules(
 
     grid = opened.construct(tracefindings.TraceFindings).run()
     grid.populate(visit, 0)
-    # Besides the kernel's, those of the last process and of the one before it.
+    # The kernel, the last process and the one before it have places.
     assert len(places) > _PROCESSES
     assert max(places) <= 3
 

@@ -34,8 +34,8 @@ __all__ = ["AddressNamer", "KnownModule", "Name", "Symbolizer"]
 
 
 MAX_KEPT = 1 << 14
-"""Maximum number of places that are kept for all processes together, those of some forty; the places of the
-latest process are always kept. Threads, databases and heaps are listed process by process."""
+"""Maximum number of places that are kept for all processes together: some forty processes have as many. The
+places of the latest process are always kept. Threads, databases and heaps are listed process by process."""
 
 _NO_ADDRESS: Dict[int, Name] = {0: ZERO, FUZZY_FRAME: FUZZY}
 """Names of values in back traces that are no addresses."""

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from typing import Iterator, Optional
+from typing import Iterator, Optional, Tuple
 
 from ...columns.words import (
     AWAITED,
@@ -23,19 +23,14 @@ from ...columns.words import (
     USER,
 )
 from ...memory.decode.pagetable import PAGE_SIZE
-from ...memory.decode.status import has_status, status
-from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.grounds import KERNEL_MODULES
 from ...names.places import ROM
 from ...stacklist.stack import StackRecord
+from ..code.unlisted import of_unlisted
 from ..facts import CheckFacts
 from ..finding import Check, Finding, FramePlace, frame_places, place_finding, shows_kernel_code
 
 _FIRMWARE = "the firmware's runtime services, the hypervisor's call page"
-_DAMAGED = "a module that the damaged list of modules lacks"
-_TAKEN_OFF = (
-    "a driver that was being loaded or unloaded; code that a driver loads itself (VirtualBox's VMMR0)"
-)
 _ROM = "an option ROM (physical C0000h-FFFFFh): QEMU's kvmvapic runs in one"
 _HYPERCALL = "the hypervisor's call page: nothing but its calls is in it"
 _LOST_PAGE = "the hypervisor's call page: HvcallCodeVa points to it, and the page is not in the image"
@@ -71,26 +66,24 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         awaited = place.how == AWAITED
         if facts.is_user(place.at) and not awaited:
             continue
-        # The status of the name shows that a list of modules, loaded or unloaded, is incomplete.
-        unsure = bool(place.name.status)
+        unlisted = of_unlisted(place.name)
         recorded = place.how == RECORDED
         rom = place.name == ROM
         near = (rom, awaited, place.at // _REGION if recorded or rom or awaited else stack.trace_id)
-        confidence = POSSIBLE if unsure else CERTAIN if place.how == TRAP else LIKELY
-        # A driver's headers are there, and the list of modules is whole.
-        taken_off = place.name.status == status(StatusCode.IN_NO_MODULE_LIST)
-        innocent = _TAKEN_OFF if taken_off else _DAMAGED if unsure else _ROM if rom else _FIRMWARE
+        confidence = POSSIBLE if unlisted else CERTAIN if place.how == TRAP else LIKELY
         evidence = facts.memory(facts.image.kernel, place.address)
-        hypercall = None if unsure or rom else _of_hypervisor(place.address, facts)
-        worker = not unsure and not rom and not facts.is_user(place.at) and _like_patch_guard(stack, place)
-        innocent = hypercall or (_PATCH_GUARD if worker else innocent)
-        # Somebody wrote to a list that is contradicted; one that is only absent has lost its pages.
-        written = has_status(place.name.status, StatusCode.CONTRADICTED) and not rom
-        if written or taken_off or hypercall == _OTHER_CODE:
-            severity = MEDIUM
-        else:
-            severity = LOW if unsure or rom or hypercall else MEDIUM if worker else HIGH
+        severity, innocent = unlisted or ((LOW, _ROM) if rom else _judged(stack, place, facts))
         yield place_finding(stack, place, severity, confidence, evidence, innocent, near)
+
+
+def _judged(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Tuple[str, str]:
+    """Returns severity and explanation of code in no module and no ROM, where the lists are whole."""
+    hypercall = _of_hypervisor(place.address, facts)
+    if hypercall is not None:
+        return MEDIUM if hypercall == _OTHER_CODE else LOW, hypercall
+    if not facts.is_user(place.at) and _like_patch_guard(stack, place):
+        return MEDIUM, _PATCH_GUARD
+    return HIGH, _FIRMWARE
 
 
 def _of_hypervisor(address: int, facts: CheckFacts) -> Optional[str]:

@@ -29,6 +29,7 @@ from ...stacklist.stack import StackRecord
 from ..code.closures import closure_target
 from ..code.explanations import explained, untold
 from ..code.relays import BASIC
+from ..code.unlisted import of_unlisted
 from ..facts import CheckFacts
 from ..finding import OF_MEMORY, Check, Finding, frame_places, thread_finding
 
@@ -41,7 +42,6 @@ _GROUND = ("BaseThreadInitThunk", "RtlUserThreadStart")
 _OTHER = "a start routine that continues in another module, such as a runtime"
 _FOUR_GB = 1 << 32
 _FREED = "the module of the start routine was unloaded"
-_DAMAGED = "a module that the damaged list of modules lacks"
 _LOADED_ITSELF = "code that a driver loads itself (VirtualBox's VMMR0)"
 
 
@@ -94,9 +94,9 @@ def _in_kernel(stack: StackRecord, thread: Thread, facts: CheckFacts) -> Iterato
     name = facts.namer(stack.space).name(start, return_address=False)
     if name.backing != NONE:
         return
-    unsure = bool(name.status)
-    innocent = _DAMAGED if unsure else _LOADED_ITSELF
-    severity, confidence = (LOW, POSSIBLE) if unsure else (MEDIUM, LIKELY)
+    unlisted = of_unlisted(name)
+    severity, innocent = unlisted or (MEDIUM, _LOADED_ITSELF)
+    confidence = POSSIBLE if unlisted else LIKELY
     evidence = f"StartAddress {start:#x}, {facts.memory(stack.space, start)}"
     finding = thread_finding(stack, thread, severity, confidence, evidence, innocent, start, name.symbol)
     yield finding._replace(group=(stack.space.layer_name, start), of_threads=True)
@@ -186,8 +186,8 @@ CHECK = Check(
     "Win32StartAddress of a thread is in memory that belongs to no file; or the outermost function of the "
     "stack called another image than the one with the start address; or StartAddress of a thread of the "
     "kernel is in no module.",
-    "medium if the start address is in private or unmapped memory, or in no module of the kernel; low if the "
-    "kernel's list of modules is damaged or absent, if the process registered a function table for that "
+    "medium if the start address is in private or unmapped memory, or in no module of the kernel; low if "
+    "pages of the kernel's list of modules are missing, if the process registered a function table for that "
     "range, if a runtime is loaded and the list of function tables is not in the image, if a runtime's own "
     "list contains the range, if the code there jumps into a module as closures do, and if only the first "
     "frame is in another image",

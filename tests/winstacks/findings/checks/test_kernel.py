@@ -75,6 +75,23 @@ def test_a_thread_of_the_kernel_that_was_started_in_no_module(name: str, where: 
     assert (row["Address"], row["Symbol"]) == (start % (1 << 48), "<no-module>")
 
 
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(("is_damaged", "severity"), [(False, "medium"), (True, "low")])
+def test_a_thread_that_a_driver_off_the_list_of_modules_started(
+    name: str, is_damaged: bool, severity: str
+) -> None:
+    forged = FindingImage(name)
+    driver = forged.kernel.module("rootkit.sys", listed=False)
+    forged.thread.ethread["StartAddress"] = driver.base + 0x1105
+    image = forged.image()
+    if is_damaged:
+        head = forged.kernel.symbol("PsLoadedModuleList")
+        forged.kernel.space.write_int(head, 0, forged.kernel.bits // 8)
+    row = only(found(image, START))
+    assert (row["Severity"], row["Confidence"], row["Symbol"]) == (severity, "possible", "rootkit+0x1105")
+    assert ("the damaged list of modules" in row["Innocent"]) == is_damaged
+
+
 @pytest.mark.parametrize("name", X64)
 @pytest.mark.parametrize("address", [0xFFFFFFFFFFFFFFF7, 0xFFFFF80055555555])
 def test_a_kernel_address_on_a_user_stack_is_no_call_by_the_kernel(name: str, address: int) -> None:
