@@ -211,20 +211,64 @@ def test_a_checkpoint_of_a_large_lake_is_read(attack: Attack) -> None:
     assert lakefolder.look_at_log(attack.lake)[1] == []
 
 
-@pytest.mark.parametrize("schema", [True, False])
-def test_a_checkpoint_whose_texts_unfold(schema: bool, attack: Attack) -> None:
-    """With Arrow's schema in its footer, Arrow itself would keep each text once, and Delta would not."""
+def unfolding_checkpoint(attack: Attack, name: str, schema: bool = False) -> None:
+    """Puts a checkpoint into the log that unfolds to 2 GB."""
     number = 2_000
     lists = pa.ListArray.from_arrays(range(number + 1), same("x" * MEGABYTE, number))
     protocol = pa.StructArray.from_arrays(
         [pa.array([1] * number, pa.int32()), pa.array([2] * number, pa.int32()), lists],
         ["minReaderVersion", "minWriterVersion", "readerFeatures"],
     )
-    path = attack.log / f"{2:020}.checkpoint.parquet"
+    path = attack.log / name
     pq.write_table(pa.table({"protocol": protocol}), path, compression="zstd", store_schema=schema)
+
+
+@pytest.mark.parametrize("schema", [True, False])
+def test_a_checkpoint_whose_texts_unfold(schema: bool, attack: Attack) -> None:
+    """With Arrow's schema in its footer, Arrow itself would keep each text once, and Delta would not."""
+    unfolding_checkpoint(attack, f"{2:020}.checkpoint.parquet", schema)
     code, errors, most = run("status", attack.lake)
     assert (code, "unfold" in errors) == (2, True), errors
     assert most < 600
+
+
+@pytest.mark.parametrize("part", ["", f".{1:010}.{2:010}", ".3a0d65cd-4056-49b8-937b-95f9e3ee90e5"])
+def test_a_checkpoint_that_delta_takes_instead_of_the_newest(part: str, attack: Attack) -> None:
+    """One behind a newer one of which a part is missing, or with a name of a later form of Delta."""
+    unfolding_checkpoint(attack, f"{2:020}.checkpoint{part if '-' in part else ''}.parquet")
+    attack.commit({"txn": {"appId": "another", "version": 1}})
+    if part.count(".") == 2:
+        pq.write_table(pa.table({"x": [1]}), attack.log / f"{3:020}.checkpoint{part}.parquet")
+    code, errors, most = run("status", attack.lake)
+    assert (code, "unfold" in errors or "features of Delta" in errors) == (2, True), errors
+    assert most < 600
+
+
+def with_views(kind: Any) -> Any:
+    """A type in which each text is a view."""
+    if pa.types.is_map(kind):
+        return pa.map_(with_views(kind.key_type), with_views(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(with_views(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(with_views(field.type)) for field in kind])
+    return pa.string_view() if pa.types.is_string(kind) else kind
+
+
+def test_a_checkpoint_whose_writer_had_views_is_read(attack: Attack) -> None:
+    """Parquet has texts; that they were views in the memory of their writer stands in a note of the footer."""
+    Lake(str(attack.lake)).compact()
+    path = next(attack.log.glob("*.checkpoint.parquet"))
+    there = pq.read_table(path)
+    kinds = {field.name: with_views(field.type) for field in there.schema}
+    table = {name: pa.array(there.column(name).to_pylist(), kind) for name, kind in kinds.items()}
+    try:
+        pq.write_table(pa.table(table), path)
+    except pa.ArrowNotImplementedError:
+        pytest.skip("pyarrow writes views from its version 18 on")
+    assert "string_view" in str(pq.read_schema(path))
+    done = called("status", attack.lake, "--format", "csv")
+    assert (done.returncode, done.stdout.count("/images/")) == (0, 2), done.stderr
 
 
 def test_files_of_ours_are_read_many_rows_at_a_time(attack: Attack) -> None:
