@@ -85,7 +85,7 @@ def look_at_log(folder: pathlib.Path) -> tuple[int, list[str]]:
 def look_at_names(found: Mapping[str, int], opened: Callable[[str], BinaryIO]) -> None:
     """Checks what a log has that Delta may read: checkpoints that end later than the newest in one file.
 
-    Delta skips checkpoints of which a part is missing.
+    Delta skips a checkpoint that lacks a part.
 
     Args:
         found: sizes of its files, by name

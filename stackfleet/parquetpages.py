@@ -108,7 +108,7 @@ class Footer(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What was found in a file.
+    """The findings in a file.
 
     Attributes:
         at_a_time: the most rows that are decoded at a time, so that they need at most AT_A_TIME bytes
