@@ -104,14 +104,12 @@ def _bytes(values: Any, form: str) -> bytes:
 
 def _batches(snapshot: Snapshot, table: str, names: Sequence[str], faults: dict[str, str]) -> Iterator[Any]:
     """Yields the rows of a table; puts the reason why a file cannot be read into `faults`, by its path."""
-    files = [file for file in snapshot.files if file.table == table]
-    dataset = snapshot.of_files(files)
-    for fragment, file in zip(dataset.get_fragments(), files):
-        try:
-            limits = snapshot.at_a_time([file.path])
-            yield from fragment.to_batches(schema=dataset.schema, columns=list(names), **limits)
-        except (pa.ArrowException, OSError, ValueError) as error:
-            faults[file.path] = f"it cannot be read: {str(error).splitlines()[0]}"
+    for file in snapshot.files:
+        if file.table == table:
+            try:
+                yield from snapshot.of_files([file]).scanner(columns=list(names)).to_batches()
+            except (pa.ArrowException, OSError, ValueError) as error:
+                faults[file.path] = f"it cannot be read: {str(error).splitlines()[0]}"
 
 
 def compared(

@@ -17,8 +17,8 @@ import re
 import shutil
 import stat
 import time
-from collections.abc import Iterator
-from typing import Union
+from collections.abc import Iterator, Mapping
+from typing import BinaryIO, Callable, Union
 
 from .storeerrors import StoreError
 
@@ -39,7 +39,12 @@ MOST_UNFOLDED = 1 << 30
 _synced: set[str] = set()
 """Paths of recent commits that this process has synced."""
 _COMMIT = re.compile(r"(\d{20})\.json")
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(\.\d{10}\.\d{10})?\.parquet")
+_CHECKPOINT = re.compile(r"\d{20}\.checkpoint(\.\d{10}\.\d{10})?\.parquet")
+_WHOLE = len(f"{0:020}.checkpoint.parquet")
+_LATER = re.compile(r"\d{20}\.checkpoint\.(?!(\d{10}\.\d{10}\.)?parquet).*\.(parquet|json)")
+"""Names of checkpoints in later forms of Delta, which lead to further files."""
+_READ = re.compile(r"\d{20}\.|_last")
+"""How the names of what Delta reads in a log begin."""
 _NAME_SURROGATE = 0x20000000
 """The bit of a reparse tag that marks a substitute for another name (Microsoft Learn, "Reparse Point
 Tags"); cloud folders lack it."""
@@ -60,34 +65,46 @@ def look_at_log(folder: pathlib.Path) -> tuple[int, list[str]]:
         OSError: it cannot be read
     """
     log, torn = folder / LOG, []
-    commits: dict[int, str] = {}
-    checkpoints: dict[int, list[str]] = {}
-    sizes: dict[str, int] = {}
+    found: dict[str, int] = {}
     if not log.is_dir() or leads_away(log.lstat()):
         raise StoreError(f"there is no lake: it would have a folder '{LOG}'")
     for entry, info in _listed(log):
-        commit, checkpoint = _COMMIT.fullmatch(entry.name), _CHECKPOINT.fullmatch(entry.name)
-        if (commit or checkpoint or entry.name.startswith("_last")) and not _is_file(info):
+        if _READ.match(entry.name) and not _is_file(info):
             raise StoreError(f"{LOG}/{entry.name} is a link, not a file")
-        if entry.name == "_sidecars":
-            raise StoreError("it requires features of Delta that lakes do not use")
-        sizes[entry.name] = info.st_size
-        if commit:
-            commits[int(commit[1])] = entry.name
-        elif checkpoint:
-            checkpoints.setdefault(int(checkpoint[1]), []).append(entry.name)
-    start = max(checkpoints, default=-1)
-    later = [name for number, name in commits.items() if number > start]
-    if sum(sizes[name] for name in (*later, *checkpoints.get(start, ()))) > MOST_LOG_BYTES:
-        raise StoreError(f"its log has more than {MOST_LOG_BYTES:,} bytes")
-    for name in checkpoints.get(start, ()):
-        _look_at_checkpoint(log / name)
-    while commits and not _is_whole(log / commits[max(commits)]):
-        torn.append(commits.pop(max(commits)))
-    newest = max(commits, default=start)
-    if newest < 0:
+        found[entry.name] = info.st_size
+    look_at_names(found, lambda name: (log / name).open("rb"))
+    versions = sorted({int(name[:20]) for name in found if _COMMIT.fullmatch(name)})
+    while versions and not _is_whole(log / f"{versions[-1]:020}.json"):
+        torn.append(f"{versions.pop():020}.json")
+    newest = versions or [int(name[:20]) for name in found if _CHECKPOINT.fullmatch(name)]
+    if not newest:
         raise StoreError("none of its commits can be read")
-    return newest, torn
+    return max(newest), torn
+
+
+def look_at_names(found: Mapping[str, int], opened: Callable[[str], BinaryIO]) -> None:
+    """Checks what a log has that Delta may read: checkpoints that end later than the newest in one file.
+
+    Delta skips a checkpoint that lacks a part.
+
+    Args:
+        found: sizes of its files, by name
+        opened: opens a file
+
+    Raises:
+        StoreError: it needs further logs, or is larger than the limits
+        OSError: it cannot be read
+    """
+    if any(name == "_sidecars" or _LATER.fullmatch(name) for name in found):
+        raise StoreError("it requires features of Delta that lakes do not use")
+    checkpoints = [name for name in found if _CHECKPOINT.fullmatch(name)]
+    start = max((name for name in checkpoints if len(name) == _WHOLE), default="")[:20]
+    if sum(size for name, size in found.items() if name[:20] >= start) > MOST_LOG_BYTES:
+        raise StoreError(f"its log has more than {MOST_LOG_BYTES:,} bytes")
+    for name in checkpoints:
+        if name[:20] >= start:
+            with opened(name) as file:
+                _look_at_checkpoint(name, file)
 
 
 def sizes(folder: pathlib.Path, partition: str) -> dict[str, int]:
@@ -245,31 +262,27 @@ def _is_file(info: os.stat_result) -> bool:
     return stat.S_ISREG(info.st_mode) and not leads_away(info)
 
 
-def _look_at_checkpoint(path: pathlib.Path) -> None:
+def _look_at_checkpoint(name: str, file: BinaryIO) -> None:
     """Checks a checkpoint, which Delta reads whole and without a limit."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from .parquetpages import UnfoldingError, footer, rows_at_a_time
+    from .parquetpages import UnfoldingError, look_at
 
     unfolded = 0
     try:
-        at_a_time = rows_at_a_time(path)
-        with path.open("rb") as opened:
-            if footer(opened).most_values > MOST_ACTIONS:
-                raise StoreError(f"{path.name} has more than {MOST_ACTIONS:,} rows, or so many in a list")
-        with pq.ParquetFile(path) as file:
-            # Arrow would read such columns without unfolding them, Delta does not.
-            if re.search("dictionary<|run_end_encoded<|_view", str(file.schema_arrow)):
-                raise StoreError(f"{path.name} unfolds to what cannot be foreseen")
-            for batch in file.iter_batches(at_a_time):
+        looked = look_at(file)
+        if looked.most_values > MOST_ACTIONS:
+            raise StoreError(f"{name} has more than {MOST_ACTIONS:,} rows, or so many in a list")
+        with pq.ParquetFile(file, metadata=looked.footer.plain()) as parquet:
+            for batch in parquet.iter_batches(looked.at_a_time):
                 unfolded += batch.nbytes
                 if unfolded > MOST_UNFOLDED:
-                    raise StoreError(f"{path.name} unfolds to more than {MOST_UNFOLDED:,} bytes")
+                    raise StoreError(f"{name} unfolds to more than {MOST_UNFOLDED:,} bytes")
     except UnfoldingError as error:
-        raise StoreError(f"{path.name}: {error}") from error
+        raise StoreError(f"{name}: {error}") from error
     except (pa.ArrowException, OSError) as error:
-        raise StoreError(f"{path.name} cannot be read") from error
+        raise StoreError(f"{name} cannot be read") from error
 
 
 def _is_whole(path: pathlib.Path) -> bool:

@@ -96,54 +96,74 @@ class Footer(NamedTuple):
 
     rows: int
     groups: list[Group]
+    data: bytes
+
+    def plain(self) -> Any:
+        """Returns Arrow's form of it, without the types that its writer had in Arrow.
+
+        Views, dictionaries and runs are one value for many rows there; Parquet has texts alone.
+        """
+        data = self.data.replace(b"ARROW:schema", b"arrow:schema")
+        return pq.read_metadata(pa.BufferReader(b"".join([data, len(data).to_bytes(4, "little"), b"PAR1"])))
+
+
+class Look(NamedTuple):
+    """The findings in a file.
+
+    Attributes:
+        at_a_time: the most rows that are decoded at a time, so that they need at most AT_A_TIME bytes
+    """
+
+    at_a_time: int
+    footer: Footer
 
     @property
     def most_values(self) -> int:
         """The number of its rows, or of values of a column in a row group: one row may have a long list."""
-        return max([self.rows, *(chunk.values for group in self.groups for chunk in group.chunks)])
+        rows, groups, _ = self.footer
+        return max([rows, *(chunk.values for group in groups for chunk in group.chunks)])
 
 
 def rows_at_a_time(path: str | os.PathLike[str]) -> int:
-    """Returns the most rows of a file that are decoded at a time, so that they need at most AT_A_TIME bytes.
+    """Returns the most rows of a file that are decoded at a time; see `look_at`."""
+    with open(path, "rb") as file:
+        return look_at(file).at_a_time
+
+
+def look_at(file: BinaryIO) -> Look:
+    """Looks at the headers of a file's pages.
 
     Raises:
         UnfoldingError: it unfolds to more than the limits
         pa.ArrowException, OSError: it cannot be read
     """
-    with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        found = footer(file)
-        try:
-            row = _Unfolded(file, size).row(found)
-            if _is_beyond(found.rows * row, size, _LETTERS):
-                # One text may be far longer than the others: they are summed, without a copy for each row.
-                file.seek(0)
-                _sum_letters(file, size)
-        except (IndexError, KeyError, ValueError) as error:
-            raise UnfoldingError("the headers of its pages cannot be read") from error
-    return max(1, min(MOST_ROWS, AT_A_TIME // max(row, 1)))
+    size = file.seek(0, os.SEEK_END)
+    found = _footer(file, size)
+    try:
+        row = _Unfolded(file, size).row(found)
+        if _is_beyond(found.rows * row, size, _LETTERS):
+            # One text may be far longer than the others: they are summed, without a copy for each row.
+            _sum_letters(file, size, found)
+    except (IndexError, KeyError, ValueError) as error:
+        raise UnfoldingError("the headers of its pages cannot be read") from error
+    return Look(max(1, min(MOST_ROWS, AT_A_TIME // max(row, 1))), found)
 
 
-def footer(file: BinaryIO) -> Footer:
-    """Returns the footer of a file.
-
-    Raises:
-        UnfoldingError: it is too large, or none
-        OSError: it cannot be read
-    """
-    size = os.fstat(file.fileno()).st_size
+def _footer(file: BinaryIO, size: int) -> Footer:
+    """Returns the footer of a file of a size."""
     file.seek(max(size - 8, 0))
     length = int.from_bytes(file.read(4), "little")
     if length > MOST_FOOTER:
         raise UnfoldingError(f"its footer has more than {MOST_FOOTER:,} bytes")
     file.seek(max(size - 8 - length, 0))
+    data = file.read(length)
     try:
-        facts, _ = thrift.structure(file.read(length))
+        facts, _ = thrift.structure(data)
         groups = [
             Group(thrift.integer(group, 3), list(map(_chunk, thrift.inners(group, 1))))
             for group in thrift.inners(facts, 4)
         ]
-        return Footer(thrift.integer(facts, 3), groups)
+        return Footer(thrift.integer(facts, 3), groups, data)
     except (IndexError, ValueError) as error:
         raise UnfoldingError("its footer cannot be read") from error
 
@@ -155,16 +175,15 @@ def _chunk(chunk: thrift.Fields) -> Chunk:
     return Chunk(kind, codec, values, dictionary if 0 < dictionary < at else at, stored)
 
 
-def _sum_letters(file: BinaryIO, size: int) -> None:
+def _sum_letters(file: BinaryIO, size: int, footer: Footer) -> None:
     """Refuses a file whose rows have too many letters in all.
 
     Parts of structures, which logs have and tables lack, are not summed.
     """
-    texts = (column for column in pq.read_metadata(file).schema if column.physical_type == _BYTE_ARRAY)
+    metadata, letters = footer.plain(), 0
+    texts = (column for column in metadata.schema if column.physical_type == _BYTE_ARRAY)
     names = [column.path for column in texts if column.path == column.name]
-    file.seek(0)
-    letters = 0
-    with pq.ParquetFile(file, read_dictionary=names) as parquet:
+    with pq.ParquetFile(file, metadata=metadata, read_dictionary=names) as parquet:
         for name in names:
             for batch in parquet.iter_batches(MOST_ROWS, columns=[name]):
                 column = batch.column(0)
@@ -181,7 +200,7 @@ class _Unfolded:
 
     def row(self, footer: Footer) -> int:
         """Returns the most bytes of a row, if the rows of each page have the same length."""
-        heaviest, (rows, groups) = 0, footer
+        heaviest, (rows, groups, _) = 0, footer
         _limit(rows, self._size, _ROWS, "rows")
         if sum(group.rows for group in groups) != rows:
             raise ValueError("row groups with other rows")

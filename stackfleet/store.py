@@ -20,8 +20,8 @@ from typing import Any, Callable, NamedTuple, Optional
 import pyarrow as pa
 
 from . import lakefolder
+from .lakefiles import File, LakeFiles
 from .lakefolder import LOG, MOST_FILES
-from .parquetpages import MOST_ROWS, rows_at_a_time
 from .storeerrors import ConflictError, StoreError, explained, first_line
 
 _PARTITION = "Table"
@@ -42,35 +42,11 @@ FRESH = 1800
 """Seconds after which a commit is looked for in the log: half of the time for which commits are kept there.
 A writer that sleeps longer may commit behind a checkpoint that no longer has the place of its commit."""
 
-READ_AT_A_TIME = {"batch_size": MOST_ROWS, "batch_readahead": 2, "fragment_readahead": 2}
-"""Limits of a scanner of Arrow; its own are 131,072 rows of 16 batches of 4 files, which have any size."""
 MOST_BYTES = 1 << 30
 """The most bytes of rows that are held together."""
 
 _TRIES = 15
 """The most times that Delta moves a commit behind others that do not touch its images."""
-
-
-class File(NamedTuple):
-    """A file of the table.
-
-    Attributes:
-        path: path below the lake
-        first, last: the least and the greatest ImageId; None if the log does not state it
-    """
-
-    path: str
-    table: str
-    size: int
-    rows: int
-    first: Optional[str]
-    last: Optional[str]
-
-    def may_have(self, image_ids: Iterable[str]) -> bool:
-        """Returns whether the file may have rows of one of some images."""
-        if self.first is None or self.last is None:
-            return True
-        return any(self.first <= image_id <= self.last for image_id in image_ids)
 
 
 class Snapshot(NamedTuple):
@@ -164,6 +140,7 @@ class Store:
         self.uri = uri.rstrip("/") if self.folder is None else str(self.folder)
         self.schema = pa.schema([pa.field(_PARTITION, pa.string()), *schema])
         self.torn: list[str] = []
+        self._files = LakeFiles(self.uri, self.folder)
 
     def exists(self) -> bool:
         """Returns whether there is a table.
@@ -208,8 +185,12 @@ class Store:
             else:
                 bounds = item.get("min.ImageId"), item.get("max.ImageId")
                 files.append(File(path, match[1], size, rows, *bounds))
-        limits = self._limits()
-        return Snapshot(files, faults, self._datasets(opened, limits), limits, opened, taken)
+        # Columns of other versions are read, too: digests cover them.
+        stored = pa.schema(opened.schema().to_arrow())
+        fields = [field for field in (*stored, *self.schema) if field.name != _PARTITION]
+        schema = pa.schema({field.name: field for field in reversed(fields)}.values())
+        datasets = self._files.datasets(schema, files)
+        return Snapshot(files, faults, *datasets, opened, taken)
 
     def commit(
         self, snapshot: Snapshot, batches: Iterator[Any], changed: Collection[str], replaced: str = ""
@@ -359,6 +340,8 @@ class Store:
         with explained():
             if self.folder is not None:
                 newest, self.torn = lakefolder.look_at_log(self.folder)
+            else:
+                self._files.look_at_log()
             opened = DeltaTable(self.uri, version=newest if self.torn else None)
             protocol = opened.protocol()
             fields = {field.name: field.type for field in pa.schema(opened.schema().to_arrow())}
@@ -369,50 +352,6 @@ class Store:
             if fields.get(field.name, field.type) != field.type:
                 raise StoreError(f"its column {field.name} is {fields[field.name]}, not {field.type}")
         return opened
-
-    def _limits(self) -> Callable[[Iterable[str]], Mapping[str, int]]:
-        """Returns the function that looks at the pages of files, of each file once."""
-        folder = self.folder
-        known: dict[str, int] = {}
-
-        def rows(path: str) -> int:
-            if folder is not None and path not in known:
-                known[path] = rows_at_a_time(folder / path)
-            # The pages of an object store would be a request each.
-            return known.get(path, MOST_ROWS)
-
-        def limits(paths: Iterable[str]) -> Mapping[str, int]:
-            return {**READ_AT_A_TIME, "batch_size": min(map(rows, paths), default=MOST_ROWS)}
-
-        return limits
-
-    def _datasets(
-        self, opened: Any, limits: Callable[[Iterable[str]], Mapping[str, int]]
-    ) -> Callable[[Sequence[File]], Any]:
-        import pyarrow.dataset as pds
-        import pyarrow.fs as pfs
-
-        filesystem = None
-        if self.folder is not None:
-            filesystem = pfs.SubTreeFileSystem(str(self.folder), pfs.LocalFileSystem())
-        form = pds.ParquetFileFormat()
-        # Columns of other versions are read, too: digests cover them.
-        stored = pa.schema(opened.schema().to_arrow())
-        fields = [field for field in (*stored, *self.schema) if field.name != _PARTITION]
-        schema = pa.schema({field.name: field for field in reversed(fields)}.values())
-
-        class Bounded(pds.FileSystemDataset):
-            """Few rows are held at a time: a file of 8 KB may have millions of long texts."""
-
-            def scanner(self, **options: Any) -> Any:
-                return pds.Dataset.scanner(self, **{**options, **limits(self.files)})
-
-        def dataset(files: Sequence[File]) -> Any:
-            used = filesystem or opened.to_pyarrow_dataset().filesystem
-            fragments = [form.make_fragment(file.path, filesystem=used) for file in files]
-            return Bounded(fragments, schema, form, used)
-
-        return dataset
 
 
 def _no_checkpoint() -> Any:

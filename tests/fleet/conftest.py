@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Without the extra of stackfleet its tests are skipped; else they have the fixtures of `fleetnight`."""
+"""Without the extra of stackfleet its tests are skipped; else they have fixtures of `tests/support`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ MISSING: List[str] = [
 
 if not MISSING:
     from tests.support.fleetnight import few, night  # noqa: F401
+    from tests.support.objectstores import bucket, server  # noqa: F401
 
 
 class SkippedModule(pytest.Module):

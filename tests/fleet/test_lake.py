@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Any, Callable, Dict, Iterator, List, Set, Tuple
+from typing import Any, Callable, Dict, List, Set
 
 import deltalake
 import duckdb
@@ -31,7 +31,7 @@ from stackfleet.lake import Depth, Lake, LakeError, NewImage
 from stackfleet.layout import TABLES
 from stackfleet.store import Snapshot, Store
 from stackfleet.storeerrors import ConflictError
-from tests.support import fleetlakes, objectstores
+from tests.support import fleetlakes
 from tests.support.fleetimages import Fleet
 from tests.support.fleetrun import called, fleet, started, wait
 from tests.support.only import only
@@ -457,25 +457,6 @@ def test_an_old_lake_is_refused_in_a_sentence(tmp_path: pathlib.Path) -> None:
         (tmp_path / "lake" / name).mkdir(parents=True)
     done = called("status", tmp_path / "lake")
     assert (done.returncode, "Read the images into a new lake" in done.stderr) == (2, True)
-
-
-@pytest.fixture(scope="module", params=objectstores.STORES)
-def server(request: Any, tmp_path_factory: Any) -> Iterator[Tuple[str, Dict[str, str]]]:
-    """The scheme of an object store, and the variables by which a process finds it."""
-    start: Any = objectstores.STORES[request.param][0]
-    with start(tmp_path_factory.mktemp("store")) as variables:
-        yield request.param, variables
-
-
-@pytest.fixture
-def bucket(server: Tuple[str, Dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> str:
-    """A lake that does not exist yet, in a bucket."""
-    scheme, variables = server
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    name = f"bucket{time.monotonic_ns()}"
-    objectstores.STORES[scheme][1](variables, name)
-    return f"{scheme}://{name}/cases/lake"
 
 
 def test_a_bucket_is_a_lake(bucket: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

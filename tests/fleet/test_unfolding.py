@@ -11,15 +11,19 @@ import subprocess
 import sys
 from typing import Any, Callable, Dict, List, Tuple
 
+import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
+from deltalake._internal import DeltaFileSystemHandler
 
-from stackfleet import lakefolder, parquetpages
-from stackfleet.lake import Lake
+from stackfleet import lakefiles, lakefolder, parquetpages
+from stackfleet.lake import Depth, Lake
 from stackfleet.parquetpages import UnfoldingError, rows_at_a_time
 from tests.conftest import ROOT
 from tests.support.fleetrun import called, fleet
+from tests.support.only import only
 
 from .test_hostile_lake import Attack, added
 
@@ -185,6 +189,57 @@ def test_the_image_can_be_forgotten_and_the_rest_be_merged(attack: Attack) -> No
     assert (done.returncode, done.stdout.split("\n")[1]) == (0, "stack of i2")
 
 
+def uploaded(attack: Attack, bucket: str) -> str:
+    """The lake in a bucket."""
+    store = DeltaFileSystemHandler(bucket)
+    for path in filter(pathlib.Path.is_file, attack.lake.rglob("*")):
+        stream: Any = store.open_output_stream(path.relative_to(attack.lake).as_posix())
+        stream.write(path.read_bytes())
+        stream.close()
+    return bucket
+
+
+def test_files_and_checkpoints_of_a_bucket_are_refused(
+    attack: Attack, bucket: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one_page(attack)
+    lake, attack.lake = attack.lake, uploaded(attack, bucket)  # type: ignore[assignment]
+    for command in (SQL, ["rare"], ["compact"]):
+        refused(attack, command, BOMBS["one page"][1], tmp_path)
+    code, errors, _ = run("status", bucket)
+    assert (code, errors) == (0, "")
+    # A file that is too large to be kept is looked at in ranges.
+    monkeypatch.setattr(lakefiles, "MOST_KEPT", 0)
+    damaged = Lake(bucket).contents(Depth.FORM).damaged
+    assert BOMBS["one page"][1] in only(item.reason for item in damaged if "z.parquet" in item.image_id)
+    attack.lake = lake
+    unfolding_checkpoint(attack, f"{2:020}.checkpoint.parquet")
+    code, errors, most = run("status", uploaded(attack, bucket))
+    assert (code, "unfolds to more than" in errors) == (2, True), errors
+    assert most < 600
+
+
+def test_a_file_of_a_bucket_is_requested_once(
+    attack: Attack, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requested: List[str] = []
+    known = lakefiles.DeltaStorageHandler.open_input_file
+
+    def counted(self: Any, path: str) -> Any:
+        requested.append(path)
+        return known(self, path)
+
+    monkeypatch.setattr(lakefiles.DeltaStorageHandler, "open_input_file", counted)
+    lake = Lake(uploaded(attack, bucket))
+    for _ in range(2):
+        assert not lake.contents(Depth.CONTENT).damaged
+        assert len(lake.manifests()) == 2
+    files = {path for path in requested if path.startswith("Table=")}
+    assert len(files) == lake.files()
+    fetched = [path for path in requested if path.startswith("Table=manifests")]
+    assert len(fetched) == len(set(fetched))
+
+
 def test_what_is_allowed_is_read_a_few_rows_at_a_time(attack: Attack, tmp_path: pathlib.Path) -> None:
     path = one_text(attack)
     assert rows_at_a_time(path) * MEGABYTE <= parquetpages.AT_A_TIME
@@ -211,20 +266,77 @@ def test_a_checkpoint_of_a_large_lake_is_read(attack: Attack) -> None:
     assert lakefolder.look_at_log(attack.lake)[1] == []
 
 
-@pytest.mark.parametrize("schema", [True, False])
-def test_a_checkpoint_whose_texts_unfold(schema: bool, attack: Attack) -> None:
-    """With Arrow's schema in its footer, Arrow itself would keep each text once, and Delta would not."""
+def unfolding_checkpoint(attack: Attack, name: str, schema: bool = False) -> None:
+    """Puts a checkpoint into the log that unfolds to 2 GB."""
     number = 2_000
     lists = pa.ListArray.from_arrays(range(number + 1), same("x" * MEGABYTE, number))
     protocol = pa.StructArray.from_arrays(
         [pa.array([1] * number, pa.int32()), pa.array([2] * number, pa.int32()), lists],
         ["minReaderVersion", "minWriterVersion", "readerFeatures"],
     )
-    path = attack.log / f"{2:020}.checkpoint.parquet"
+    path = attack.log / name
     pq.write_table(pa.table({"protocol": protocol}), path, compression="zstd", store_schema=schema)
+
+
+@pytest.mark.parametrize("schema", [True, False])
+def test_a_checkpoint_whose_texts_unfold(schema: bool, attack: Attack) -> None:
+    """With Arrow's schema in its footer, Arrow itself would keep each text once, and Delta would not."""
+    unfolding_checkpoint(attack, f"{2:020}.checkpoint.parquet", schema)
     code, errors, most = run("status", attack.lake)
     assert (code, "unfold" in errors) == (2, True), errors
     assert most < 600
+
+
+@pytest.mark.parametrize("part", ["", f".{1:010}.{2:010}", ".3a0d65cd-4056-49b8-937b-95f9e3ee90e5"])
+def test_a_checkpoint_that_delta_takes_instead_of_the_newest(part: str, attack: Attack) -> None:
+    """One behind a newer one that lacks a part, or with a name of a later form of Delta."""
+    unfolding_checkpoint(attack, f"{2:020}.checkpoint{part if '-' in part else ''}.parquet")
+    attack.commit({"txn": {"appId": "another", "version": 1}})
+    if part.count(".") == 2:
+        pq.write_table(pa.table({"x": [1]}), attack.log / f"{3:020}.checkpoint{part}.parquet")
+    code, errors, most = run("status", attack.lake)
+    assert (code, "unfold" in errors or "features of Delta" in errors) == (2, True), errors
+    assert most < 600
+
+
+def with_views(kind: Any) -> Any:
+    """A type in which each text is a view."""
+    if pa.types.is_map(kind):
+        return pa.map_(with_views(kind.key_type), with_views(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(with_views(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(with_views(field.type)) for field in kind])
+    return pa.string_view() if pa.types.is_string(kind) else kind
+
+
+def test_a_checkpoint_whose_writer_had_views_is_read(attack: Attack) -> None:
+    """Parquet has texts; that they were views in the memory of their writer is a note in the footer."""
+    Lake(str(attack.lake)).compact()
+    path = next(attack.log.glob("*.checkpoint.parquet"))
+    there = pq.read_table(path)
+    kinds = {field.name: with_views(field.type) for field in there.schema}
+    table = {name: pa.array(there.column(name).to_pylist(), kind) for name, kind in kinds.items()}
+    try:
+        pq.write_table(pa.table(table), path)
+    except pa.ArrowNotImplementedError:
+        pytest.skip("pyarrow writes views from its version 18 on")
+    assert "string_view" in str(pq.read_schema(path))
+    done = called("status", attack.lake, "--format", "csv")
+    assert (done.returncode, done.stdout.count("/images/")) == (0, 2), done.stderr
+
+
+def test_a_lake_that_polars_wrote_is_read(attack: Attack) -> None:
+    """Its texts are views with statistics, and its lists are large; pyarrow 17 shows the views as texts."""
+    copy = attack.folder / "copy"
+    polars.read_delta(str(attack.lake)).write_delta(
+        str(copy), delta_write_options={"partition_by": ["Table"]}
+    )
+    DeltaTable(str(copy)).create_checkpoint()
+    for command in (["status"], ["status", "--verify"], ["findings"], ["rare"], SQL):
+        answers = [called(command[0], lake, *command[1:]) for lake in (attack.lake, copy)]
+        assert answers[1].returncode == 0, answers[1].stderr
+        assert answers[1].stdout == answers[0].stdout
 
 
 def test_files_of_ours_are_read_many_rows_at_a_time(attack: Attack) -> None:

@@ -15,8 +15,9 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 import urllib.parse
-from typing import Callable, Dict, Iterator, Tuple
+from typing import Any, Callable, Dict, Iterator, Tuple
 
 import pytest
 
@@ -112,3 +113,22 @@ def _server(command: "list[str]") -> Iterator[int]:
 def _listens(port: int) -> bool:
     with socket.socket() as tried:
         return tried.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture(scope="module", params=STORES)
+def server(request: Any, tmp_path_factory: Any) -> Iterator[Tuple[str, Dict[str, str]]]:
+    """The scheme of an object store, and the variables by which a process finds it."""
+    start: Any = STORES[request.param][0]
+    with start(tmp_path_factory.mktemp("store")) as variables:
+        yield request.param, variables
+
+
+@pytest.fixture
+def bucket(server: Tuple[str, Dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> str:
+    """A lake that does not exist yet, in a bucket."""
+    scheme, variables = server
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    name = f"bucket{time.monotonic_ns()}"
+    STORES[scheme][1](variables, name)
+    return f"{scheme}://{name}/cases/lake"
