@@ -15,9 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Optional
 
 import pyarrow as pa
-import pyarrow.dataset as pds
-import pyarrow.fs as pfs
-from deltalake.fs import DeltaStorageHandler
 
 from . import lakefolder
 from .parquetpages import MOST_ROWS, look_at
@@ -69,6 +66,8 @@ class LakeFiles:
 
     def look_at_log(self) -> None:
         """Checks the log of a lake in an object store; see `lakefolder.look_at_names`."""
+        import pyarrow.fs as pfs
+
         objects = self._system({})
         listed = objects.get_file_info(pfs.FileSelector(lakefolder.LOG, allow_not_found=True))
         lakefolder.look_at_names(
@@ -85,6 +84,8 @@ class LakeFiles:
             schema: schema of the rows
             files: all files of the snapshot
         """
+        import pyarrow.dataset as pds
+
         sizes = {file.path: file.size for file in files}
         form, system = pds.ParquetFileFormat(), self._system(sizes)
 
@@ -118,8 +119,13 @@ class LakeFiles:
         return dataset, limits
 
     def _system(self, sizes: Mapping[str, int]) -> Any:
+        import pyarrow.fs as pfs
+
         if self._folder is not None:
             return pfs.SubTreeFileSystem(str(self._folder), pfs.LocalFileSystem())
+        # This import starts threads, and a process with threads of its own cannot be forked.
+        from deltalake.fs import DeltaStorageHandler
+
         return pfs.PyFileSystem(DeltaStorageHandler(self._uri, None, dict(sizes)))
 
     def _look_at(self, system: Any, paths: Sequence[str], sizes: Mapping[str, int]) -> None:
