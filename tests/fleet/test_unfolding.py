@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from deltalake._internal import DeltaFileSystemHandler
+from deltalake.fs import DeltaStorageHandler
 
 from stackfleet import lakefiles, lakefolder, parquetpages
 from stackfleet.lake import Depth, Lake
@@ -223,13 +224,13 @@ def test_a_file_of_a_bucket_is_requested_once(
     attack: Attack, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requested: List[str] = []
-    known = lakefiles.DeltaStorageHandler.open_input_file
+    known = DeltaStorageHandler.open_input_file
 
     def counted(self: Any, path: str) -> Any:
         requested.append(path)
         return known(self, path)
 
-    monkeypatch.setattr(lakefiles.DeltaStorageHandler, "open_input_file", counted)
+    monkeypatch.setattr(DeltaStorageHandler, "open_input_file", counted)
     lake = Lake(uploaded(attack, bucket))
     for _ in range(2):
         assert not lake.contents(Depth.CONTENT).damaged

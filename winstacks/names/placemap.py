@@ -35,6 +35,7 @@ from .places import (
     USER,
     VADS_INCOMPLETE,
     AnyPlace,
+    CodeCheck,
     KernelGap,
     MappedPlace,
     ModulePlace,
@@ -123,20 +124,18 @@ class PlaceMap:
         layer_name = halves[0].layer_name
         spans: List[Span] = []
         places: Dict[int, ModulePlace] = {}
+        load = functools.partial(self._user_index, layer_name, process)
+        check = functools.partial(self._modules.file_status, process.vads)
+        read = functools.partial(self._reader, layer_name, process)
+        witness = self._witness_maker(read)
         for module in process.modules:
-            read = functools.partial(self._reader, layer_name, module, process)
-            places[module.base] = ModulePlace(
-                module,
-                functools.partial(self._user_index, layer_name, module, process),
-                functools.partial(self._modules.file_status, module, process.vads),
-                read,
-                self._witness_maker(read),
-            )
+            places[module.base] = ModulePlace(module, load, check, read, witness)
             spans.append((module.base, module.end, places[module.base]))
+        read_name, untold, private = self._modules.file_name, Place(UNTOLD), Place(PRIVATE)
         for vad in process.vads:
-            read_name = functools.partial(self._modules.file_name, vad)
-            private = Place(UNTOLD if vad.protection is None else PRIVATE)
-            place = MappedPlace(vad.start, read_name) if vad.control_area else private
+            place: AnyPlace = untold if vad.protection is None else private
+            if vad.control_area:
+                place = MappedPlace(vad, read_name)
             if not listed and (vad.image or vad.protection is None):
                 place = UncertainPlace(NO_LIST)
             spans.append((vad.start, vad.end, place))
@@ -144,7 +143,7 @@ class PlaceMap:
             spans.append((0, self.halves.user_end, UncertainPlace(VADS_INCOMPLETE if listed else NO_LIST)))
         unloaded: List[Unloaded] = []
         for machine, ntdll in process.ntdlls.items():
-            reader = self._reader(layer_name, ntdll, process)
+            reader = self._reader(layer_name, process, ntdll)
             index = places[ntdll.base].prepare()
             unloaded += self._unloaded.dlls(reader, machine, index, self.halves.user_end)
         return _with_unloaded(ranges.flatten(spans), unloaded), process
@@ -188,18 +187,19 @@ class PlaceMap:
 
     def _kernel_place(self, module: Module) -> ModulePlace:
         """Returns the place of a module of the kernel."""
-        read = functools.partial(self._kernel_reader, module)
-        return ModulePlace(
-            module, functools.partial(self._kernel_index, module), witness=self._witness_maker(read)
-        )
+        return ModulePlace(module, self._kernel_index, witness=self._witness_maker(self._kernel_reader))
 
-    def _witness_maker(self, read: Callable[[], ImageReader]) -> Optional[Witness]:
+    def _witness_maker(self, read: Callable[[Module], ImageReader]) -> Optional[Witness]:
         """Returns a function that makes the check of a module's addresses by its file, None without
         --binaries.
         """
         if not self._witnesses.files.given:
             return None
-        return lambda index: None if index.file is None else PageWitness(read(), index.functions).status
+
+        def witness(module: Module, index: ModuleIndex) -> Optional[CodeCheck]:
+            return None if index.file is None else PageWitness(read(module), index.functions).status
+
+        return witness
 
     def _kernel_index(self, module: Module) -> ModuleIndex:
         """Returns the index of a module of the kernel; a missing file is logged if it would help."""
@@ -240,15 +240,15 @@ class PlaceMap:
         listed, _ = self._image.service(module_lists).kernel_modules() if self._image.base else ([], True)
         return {entry.base: (self._image.kernel, entry) for entry in listed}
 
-    def _user_index(self, layer_name: str, module: Module, process: ProcessModules) -> ModuleIndex:
+    def _user_index(self, layer_name: str, process: ProcessModules, module: Module) -> ModuleIndex:
         """Returns the index of a module of a process; a missing file is logged if it would help."""
         if not layer_name:
             return moduleindex.without_anything(status(StatusCode.PAGE_TABLES_UNREADABLE))
         view = self._modules.section_view(module, process.vads)
-        reader = self._reader(layer_name, module, process)
+        reader = self._reader(layer_name, process, module)
         return self._index(reader, module, process.entries.get(module.base), view)
 
-    def _reader(self, layer_name: str, module: Module, process: ProcessModules) -> ImageReader:
+    def _reader(self, layer_name: str, process: ProcessModules, module: Module) -> ImageReader:
         """Returns a reader of a module of a process, with its file if the examiner gave it."""
         view = self._modules.section_view(module, process.vads)
         reader = ImageReader(self._image, layer_name, module.base, module.size, view)

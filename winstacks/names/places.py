@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Callable, NamedTuple, Optional, Union
 
 from ..columns import words
@@ -12,6 +13,7 @@ from ..memory.decode import text
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.status import NOTHING, Status, status
 from ..memory.decode.statuscodes import StatusCode
+from ..process.regions import Region
 from .imagereader import ImageReader
 from .kernelmodules import Module
 from .moduleindex import ModuleIndex
@@ -64,8 +66,8 @@ forged."""
 CodeCheck = Callable[[int], Status]
 """Takes an RVA; returns the status that the module's file gives to the code there."""
 
-Witness = Callable[[ModuleIndex], Optional[CodeCheck]]
-"""Takes the index of a module; returns the check of RVAs by the module's file, None without a file."""
+Witness = Callable[[Module, ModuleIndex], Optional[CodeCheck]]
+"""Takes a module and its index; returns the check of RVAs by the module's file, None without a file."""
 
 _UNNAMED = status(StatusCode.FILE_NAME_UNREADABLE)
 
@@ -170,25 +172,27 @@ class MappedPlace:
         read: returns the name of the mapped file; "" if there is none, None if unreadable
     """
 
-    __slots__ = ("_file", "_read", "_start")
+    __slots__ = ("_file", "_read", "_vad")
 
-    def __init__(self, start: int, read: Callable[[], Optional[str]]) -> None:
-        self._start = start
-        self._read: Optional[Callable[[], Optional[str]]] = read
+    def __init__(self, vad: Region, read: Callable[[Region], Optional[str]]) -> None:
+        self._vad = vad
+        self._read: Optional[Callable[[Region], Optional[str]]] = read
         self._file: Optional[str] = None
 
     def name(self, address: int, lookup: int) -> Name:
         if self._read is not None:
-            self._file, self._read = self._read(), None
+            self._file, self._read = self._read(self._vad), None
         if self._file == "":
             return PRIVATE
         fault = _UNNAMED if self._file is None else NOTHING
         file = self._file or "unknown"
-        return Name(f"<mapped:{file}>+{address - self._start:#x}", NONE, fault, words.MAPPED)
+        return Name(f"<mapped:{file}>+{address - self._vad.start:#x}", NONE, fault, words.MAPPED)
 
 
 class ModulePlace:
     """A module; its index is made when one of its addresses is first named.
+
+    All places of a process share the functions: most places are never asked.
 
     Args:
         check: returns the status word for a contradiction between module and VAD, None if there is none
@@ -207,24 +211,26 @@ class ModulePlace:
         "_check_code",
         "_find_label",
         "_load",
+        "_open",
         "_plain",
+        "_reader",
         "_status",
         "_witness",
         "index",
         "module",
-        "reader",
     )
 
     def __init__(
         self,
         module: Module,
-        load: Callable[[], ModuleIndex],
-        check: Optional[Callable[[], Optional[StatusCode]]] = None,
-        reader: Optional[Callable[[], ImageReader]] = None,
+        load: Callable[[Module], ModuleIndex],
+        check: Optional[Callable[[Module], Optional[StatusCode]]] = None,
+        reader: Optional[Callable[[Module], ImageReader]] = None,
         witness: Optional[Witness] = None,
     ) -> None:
         self.module = module
-        self.reader = reader
+        self._open = reader
+        self._reader: Optional[Callable[[], ImageReader]] = None
         self._load = load
         self._check = check
         self._witness = witness
@@ -235,16 +241,23 @@ class ModulePlace:
         self._backing = IMAGE
         self.index: Optional[ModuleIndex] = None
 
+    @property
+    def reader(self) -> Optional[Callable[[], ImageReader]]:
+        """Opens the image as the process has it; None for a module of the kernel."""
+        if self._reader is None and self._open is not None:
+            self._reader = functools.partial(self._open, self.module)
+        return self._reader
+
     def prepare(self) -> ModuleIndex:
         """Returns the module's index, made at the first call."""
         if self.index is None:
-            self.index = self._load()
-            checked = self._check() if self._check else None
+            self.index = self._load(self.module)
+            checked = self._check(self.module) if self._check else None
             self._status = status(self.module.status, checked, self.index.status)
             backings = (_BACKINGS[fault.code] for fault in self._status if fault.code in _BACKINGS)
             self._backing = next(backings, IMAGE)
             self._find_label = self.index.names.find_label
-            self._check_code = None if self._witness is None else self._witness(self.index)
+            self._check_code = None if self._witness is None else self._witness(self.module, self.index)
         return self.index
 
     def name(self, address: int, lookup: int) -> Name:

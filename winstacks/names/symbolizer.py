@@ -33,8 +33,8 @@ from .usermodules import NO_PROCESS, ProcessModules, vad_at
 __all__ = ["AddressNamer", "KnownModule", "Name", "Symbolizer"]
 
 
-MAX_KEPT = 1 << 14
-"""Maximum number of places that are kept for all processes together: some forty processes have as many. The
+MAX_KEPT = 1 << 16
+"""Maximum number of places that are kept for all processes together: some 160 processes have as many. The
 places of the latest process are always kept. Threads, databases and heaps are listed process by process."""
 
 _NO_ADDRESS: Dict[int, Name] = {0: ZERO, FUZZY_FRAME: FUZZY}

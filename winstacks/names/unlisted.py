@@ -94,7 +94,7 @@ class UnlistedDrivers:
         """Returns the place of a driver, and keeps it."""
         label = text.module_name(name) or f"driver_{base:x}"
         module = Module(base, headers.size, label, label, status(StatusCode.IN_NO_MODULE_LIST))
-        place = self._found[base] = ModulePlace(module, lambda: self._index(module))
+        place = self._found[base] = ModulePlace(module, self._index)
         return place
 
 

@@ -100,7 +100,7 @@ class UserModules:
         """Returns the section that the VAD at a module's base maps, None if there is none."""
         return self._sections.section_of(vad_at(vads, module.base))
 
-    def file_status(self, module: Module, vads: Sequence[Region]) -> Optional[StatusCode]:
+    def file_status(self, vads: Sequence[Region], module: Module) -> Optional[StatusCode]:
         """Returns the status word for a module whose VAD maps no file or another file; None if the file is
         the module's, or is unknown. A loader entry may have the short name of its file."""
         path = mapped_path(self._vads, vad_at(vads, module.base))
