@@ -24,6 +24,8 @@ from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.memory.decode.text import symbol_globs
 from winstacks.stacklist.selection import Selection
 
+pytestmark = pytest.mark.once
+
 Row = Dict[str, Any]
 KEY = "0123456789abcdef" * 2
 

@@ -19,6 +19,8 @@ from stackfleet.planning import Input
 from tests.support import fleetlakes
 from tests.support.fleetrun import PATIENCE, wait
 
+pytestmark = pytest.mark.once
+
 CHANGES: Dict[str, Dict[str, Any]] = {
     "size": {"size": 5},
     "time": {"modified": 5},

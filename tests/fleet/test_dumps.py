@@ -19,6 +19,8 @@ from tests.forge import context, modulefile, sample, vol
 from tests.support.fleetrun import fleet, manifests
 from tests.support.processdumps import OpenedDump, dump_of
 
+pytestmark = pytest.mark.once
+
 UPDATER = 4312
 
 

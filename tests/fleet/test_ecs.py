@@ -25,6 +25,8 @@ from tests.support.fleetrun import fleet
 from tests.support.only import only
 from tests.support.processdumps import dump_of
 
+pytestmark = pytest.mark.once
+
 PAGE = ROOT / "docs" / "ecs.md"
 UPDATER = 4312
 TIME = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc)

@@ -26,7 +26,10 @@ from tests.forge import vol
 from tests.support.fleetrun import HOOKS, PATIENCE, called, fleet, manifests, wait
 from tests.support.only import only
 
-pytestmark = pytest.mark.skipif(not forking.can_fork(), reason="processes are not forked here")
+pytestmark = [
+    pytest.mark.once,
+    pytest.mark.skipif(not forking.can_fork(), reason="processes are not forked here"),
+]
 
 STARTS = """
 import os

@@ -16,7 +16,10 @@ import pytest
 from tests.conftest import ROOT
 from tests.support.fleetrun import COMMAND, ENDLESS
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="a signal to one process is no Ctrl-C on Windows")
+pytestmark = [
+    pytest.mark.once,
+    pytest.mark.skipif(os.name == "nt", reason="a signal to one process is no Ctrl-C on Windows"),
+]
 
 SEND = "os.kill(os.getpid(), signal.SIGINT)\n"
 IN_ORDER = "import os, signal, sys, time\nfrom stackfleet import interrupts\ninterrupts.end_in_order()\n"

@@ -22,6 +22,8 @@ from tests.support.fleetimages import Fleet
 from tests.support.fleetrun import COMMAND, called, fleet, manifests, rows, runs
 from tests.support.only import only
 
+pytestmark = pytest.mark.once
+
 NOT_UTF8 = os.fsdecode(b"caf\xe9.dmp")
 
 

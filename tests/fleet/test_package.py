@@ -20,6 +20,8 @@ from stackfleet.joining import Joining
 from stackfleet.versions import differences, of_packages
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.once
+
 SOURCES = sorted((ROOT / "stackfleet").glob("*.py"))
 
 

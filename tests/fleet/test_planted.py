@@ -23,6 +23,8 @@ from tests.support import fleetlakes
 from tests.support.fleetimages import Fleet
 from tests.support.fleetrun import environment, fleet
 
+pytestmark = pytest.mark.once
+
 NAMES = (
     *("queue", "ctypes", "json", "logging", "argparse", "threading", "multiprocessing", "uuid", "tempfile"),
     *("sitecustomize", "usercustomize", "stackfleet", "winstacks", "volatility3", "pyarrow", "duckdb"),

@@ -16,7 +16,10 @@ from stackfleet.child_process import PROGRAM
 from tests.support.fleetimages import Fleet
 from tests.support.fleetrun import PATIENCE, children, fleet, kill, manifests, started, wait
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals that Windows lacks")
+pytestmark = [
+    pytest.mark.once,
+    pytest.mark.skipif(os.name == "nt", reason="sends signals that Windows lacks"),
+]
 
 
 @pytest.fixture(params=["WAIT", "HANG"])

@@ -21,6 +21,8 @@ from tests.support.fleetimages import Fleet
 from tests.support.fleetrun import fleet
 from tests.support.only import only
 
+pytestmark = pytest.mark.once
+
 PAGE = pages.read(ROOT / "docs" / "fleet.md")
 
 

@@ -20,6 +20,8 @@ from tests.support.browser import Browser
 from tests.support.fleetrun import ask, fleet
 from tests.support.only import only, rows_of
 
+pytestmark = pytest.mark.once
+
 Row = Dict[str, Any]
 HOSTILE = "</script><script>window.owned=1</script>\u202egnp.exe"
 LINKS = "[...document.querySelectorAll('a')].map((each) => each.href)"

@@ -23,6 +23,8 @@ from tests.forge import smalldump, vol
 from tests.forge.smalldump import Driver, SmallDump
 from tests.support.fleetrun import fleet
 
+pytestmark = pytest.mark.once
+
 KERNEL, DRIVER, STACK = 0xFFFFF80312200000, 0xFFFFF80314000000, 0xFFFFD00012345000
 HOSTS = 6
 

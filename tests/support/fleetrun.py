@@ -29,7 +29,7 @@ from tests.support import warmfleet, warmreader
 
 HOOKS = ROOT / "tests" / "support" / "fleethooks"
 COMMAND = (sys.executable, "-m", "stackfleet")
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds after which no process that reads an image may be left. On an idle machine they end at once."""
 
 ENDLESS = 300
