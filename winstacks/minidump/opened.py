@@ -130,7 +130,7 @@ def image_of(context: interfaces.context.ContextInterface, layer_name: str, conf
     image.providing(module_lists)(modules)
     image.providing(unloaded_modules)(modules)
     image.providing(regions)(DumpRegions(image, dump, lambda: memory(dump)[0]))
-    image.providing(machine_facts)(DumpFacts(dump, system_info(dump)))
+    image.providing(machine_facts)(DumpFacts(dump, system_info(dump), image.machine))
     image.providing(dynamic_tables)(DumpFunctions(image, dump))
     image.providing(handle_events)(lambda _databases: handles)
     image.providing(handle_objects)(handles)

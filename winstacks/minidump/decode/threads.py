@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Annotated, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ...memory.decode.declared import STRING64, ULONG, ULONGLONG, Declared
+from ...memory.decode.declared import ADDRESS, STRING64, ULONG, ULONGLONG, Declared
 from ...memory.decode.status import NOTHING, Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
 from .contexts import DECISIVE_BYTES, sizes_agree
@@ -44,7 +44,7 @@ _WRITING_THREAD and _EXITED_THREAD."""
 
 
 class MinidumpThread(NamedTuple):
-    """MINIDUMP_THREAD. Addresses are as the writer stored them.
+    """MINIDUMP_THREAD.
 
     Attributes:
         StartOfMemoryRange: lowest address of the stack in the dump, which is the lowest in use
@@ -54,8 +54,8 @@ class MinidumpThread(NamedTuple):
     SuspendCount: ULONG
     PriorityClass: ULONG
     Priority: ULONG
-    Teb: ULONGLONG
-    StartOfMemoryRange: ULONGLONG
+    Teb: ADDRESS
+    StartOfMemoryRange: ADDRESS
     Stack: Location
     ThreadContext: Location
 
@@ -71,7 +71,7 @@ class ThreadInfo(NamedTuple):
     ExitTime: ULONGLONG
     KernelTime: ULONGLONG
     UserTime: ULONGLONG
-    StartAddress: ULONGLONG
+    StartAddress: ADDRESS
     Affinity: ULONGLONG
 
 
