@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import lzma
 import pathlib
+import struct
 from typing import Any, Dict, List, Tuple
 
 import pytest
@@ -13,6 +14,7 @@ from volatility3.plugins.minidump import info, traceimage, traces
 
 from tests.conftest import SHARED
 from tests.forge import smalldump, vol
+from tests.forge.minidump import Writer
 from tests.forge.smalldump import Driver, SmallDump
 from tests.support.only import only
 from tests.support.processdumps import OpenedDump
@@ -51,6 +53,45 @@ def test_real_files(path: pathlib.Path) -> None:
     rows_of_traces = {row["TraceId"]: row for _, row in OpenedDump(path).rows(traces.StackTraces)}
     trace = rows_of_traces[told["CrashTraceId"]]
     assert (trace["StackKey"], str(trace["Stack"])) == (told["CrashKey"], told["CrashStack"])
+
+
+def forged(path: pathlib.Path, code: int) -> None:
+    """A dump whose exception is the last thing in the file."""
+    writer = Writer()
+    writer.system_info()
+    writer.misc_info(100)
+    writer.modules([])
+    writer.threads([])
+    writer.exception(8, code, 0x1000, (), bytes(0x4D0))
+    path.write_bytes(writer.bytes())
+
+
+@pytest.mark.parametrize(
+    ("code", "cut", "said"),
+    [
+        (0x80000003, 0, "exception 0x80000003 BREAKPOINT"),
+        (0, 0, "none: the exception of the file has the code 0"),
+        (0x80000003, 8, "unknown: ExceptionStream cannot be read"),
+    ],
+)
+def test_an_exception_is_never_denied(code: int, cut: int, said: str, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "dump.dmp"
+    forged(path, code)
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) - cut])
+    assert next(value for name, value, _ in brief(path) if name == "Crash") == said
+
+
+def test_an_exception_behind_the_end_of_the_directory(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "dump.dmp"
+    forged(path, 0x80000003)
+    data = bytearray(path.read_bytes())
+    count, directory = struct.unpack_from("<II", data, 8)
+    rows = data[directory : directory + 12 * (count - 1)]
+    struct.pack_into("<I", data, 12, len(data))
+    path.write_bytes(data + rows)
+    said = next(value for name, value, _ in brief(path) if name == "Crash")
+    assert said == "unknown: the directory of the file's streams is cut"
 
 
 EXPECTED = {

@@ -19,7 +19,8 @@ from .contexts import DECISIVE_BYTES, sizes_agree
 from .dumpfile import Location, Minidump, overlapping
 from .lists import LIST_HEADER, read_counted_list, read_headed_list
 
-_THREAD_LIST, _EXCEPTION, _THREAD_INFO_LIST, _THREAD_NAMES = 3, 6, 17, 24
+EXCEPTION = 6
+_THREAD_LIST, _THREAD_INFO_LIST, _THREAD_NAMES = 3, 17, 24
 
 MAX_THREADS_OF_DUMP = 0x20000
 """Greatest number of threads that are read."""
@@ -132,7 +133,7 @@ def _contradicted(dump: Minidump, listed: Sequence[MinidumpThread]) -> Iterator[
     named += [] if exception is None else [exception.ThreadId]
     if len(ids) < len(listed) or not ids.issuperset(named):
         yield "ThreadId"
-    if exception is None and dump.stream(_EXCEPTION) is not None:
+    if exception is None and dump.stream(EXCEPTION) is not None:
         yield "ExceptionStream"
     tebs = [thread.Teb for thread in listed if thread.Teb]
     if len(set(tebs)) < len(tebs):
@@ -169,7 +170,7 @@ def thread_names(dump: Minidump) -> Tuple[List[ThreadName], Status]:
 
 def exception_stream(dump: Minidump) -> Optional[ExceptionStream]:
     """Returns ExceptionStream, None if there is none or it cannot be read."""
-    stream = dump.stream(_EXCEPTION)
+    stream = dump.stream(EXCEPTION)
     data = None
     if stream is not None and stream.Location.DataSize >= _EXCEPTION_STREAM.least:
         size = min(stream.Location.DataSize, _EXCEPTION_STREAM.size)
