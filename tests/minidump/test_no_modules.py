@@ -182,6 +182,30 @@ def test_a_small_kernel_dump_with_no_drivers(
     assert warned(caplog) == [WARNING]
 
 
+@pytest.mark.parametrize("left", [0, 1, 2])
+def test_a_small_kernel_dump_whose_count_of_drivers_is_too_small(left: int, tmp_path: pathlib.Path) -> None:
+    """Behind the counted drivers lies another: the address may be in it, and no finding is high."""
+    small = SmallDump(wide=True)
+    bases = [KERNEL, KERNEL + 0x10000000, KERNEL + 0x20000000]
+    names = ("ntoskrnl.exe", "ntfs.sys", "tcpip.sys")
+    small.drivers([smalldump.Driver(name, base, 0x800000) for name, base in zip(names, bases)])
+    small.crash(0xD1, (0x10, 2, 0, 1), smalldump.context(True, bases[2] + 0x1234, KERNEL_STACK + 0x40))
+    data = bytearray(small.file())
+    count = 0x2000 + 0x34
+    assert struct.unpack_from("<I", data, count) == (3,)
+    struct.pack_into("<I", data, count, 3 - left)
+    (tmp_path / "small.dmp").write_bytes(data)
+    opened = OpenedDump(tmp_path / "small.dmp")
+    _, frame = next(row for row in opened.rows(callstacks.CallStacks) if row[0])
+    findings = [row for _, row in opened.rows(tracefindings.TraceFindings)]
+    severities = {row["Severity"] for row in findings if row["Finding"] == "kernel_no_module"}
+    if left:
+        assert (frame["Symbol"], frame["Status"]) == ("<no-module>", "module list incomplete")
+        assert "high" not in severities
+    else:
+        assert (frame["Symbol"], severities) == ("tcpip+0x1234", set())
+
+
 def places(data: bytearray) -> Tuple[int, int]:
     """The offsets in the file of DriverListOffset and DriverCount, which is behind it."""
     at = 0x2000 + 0x30
