@@ -94,6 +94,18 @@ def test_an_exception_behind_the_end_of_the_directory(tmp_path: pathlib.Path) ->
     assert said == "unknown: the directory of the file's streams is cut"
 
 
+@pytest.mark.parametrize("cut", [0, 8])
+def test_a_file_that_ends_within_a_stream_is_truncated(cut: int, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "dump.dmp"
+    forged(path, 0x80000003)
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) - cut])
+    _, row = only(OpenedDump(path).rows(traceimage.TraceImage))
+    assert row["Completeness"] == ("truncated" if cut else "some")
+    lacks = next(value for name, value, _ in brief(path) if name == "Lacks")
+    assert ("8 bytes at its end" in lacks) == bool(cut)
+
+
 EXPECTED = {
     "null_write_av": "exception 0xc0000005 ACCESS_VIOLATION: write of 0x0",
     "tiny-exe-fastfail": "exception 0xc0000409 STACK_BUFFER_OVERRUN: fast fail 7 FATAL_APP_EXIT",

@@ -61,7 +61,7 @@ class DumpFacts:
         """Returns the kind of input, whether the dump has full memory and is complete, and its exception."""
         _, faults = memory_ranges(self._dump)
         whole = ALL if self._dump.flags & WITH_FULL_MEMORY else SOME
-        if has_status(faults, StatusCode.BEYOND_THE_FILE):
+        if self._dump.missing or has_status(faults, StatusCode.BEYOND_THE_FILE):
             whole = TRUNCATED
         met = exception_stream(self._dump)
         if met is None or not met.ExceptionCode:
