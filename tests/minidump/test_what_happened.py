@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import lzma
 import pathlib
+import struct
 from typing import Any, Dict, List, Tuple
 
 import pytest
@@ -13,6 +14,7 @@ from volatility3.plugins.minidump import info, traceimage, traces
 
 from tests.conftest import SHARED
 from tests.forge import smalldump, vol
+from tests.forge.minidump import Writer
 from tests.forge.smalldump import Driver, SmallDump
 from tests.support.only import only
 from tests.support.processdumps import OpenedDump
@@ -53,10 +55,62 @@ def test_real_files(path: pathlib.Path) -> None:
     assert (trace["StackKey"], str(trace["Stack"])) == (told["CrashKey"], told["CrashStack"])
 
 
+def forged(path: pathlib.Path, code: int) -> None:
+    """A dump whose exception is the last thing in the file."""
+    writer = Writer()
+    writer.system_info()
+    writer.misc_info(100)
+    writer.modules([])
+    writer.threads([])
+    writer.exception(8, code, 0x1000, (), bytes(0x4D0))
+    path.write_bytes(writer.bytes())
+
+
+@pytest.mark.parametrize(
+    ("code", "cut", "said"),
+    [
+        (0x80000003, 0, "exception 0x80000003 BREAKPOINT"),
+        (0, 0, "none: the exception of the file has the code 0"),
+        (0x80000003, 8, "unknown: ExceptionStream cannot be read"),
+    ],
+)
+def test_an_exception_is_never_denied(code: int, cut: int, said: str, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "dump.dmp"
+    forged(path, code)
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) - cut])
+    assert next(value for name, value, _ in brief(path) if name == "Crash") == said
+
+
+def test_an_exception_behind_the_end_of_the_directory(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "dump.dmp"
+    forged(path, 0x80000003)
+    data = bytearray(path.read_bytes())
+    count, directory = struct.unpack_from("<II", data, 8)
+    rows = data[directory : directory + 12 * (count - 1)]
+    struct.pack_into("<I", data, 12, len(data))
+    path.write_bytes(data + rows)
+    said = next(value for name, value, _ in brief(path) if name == "Crash")
+    assert said == "unknown: the directory of the file's streams is cut"
+
+
+@pytest.mark.parametrize("cut", [0, 8])
+def test_a_file_that_ends_within_a_stream_is_truncated(cut: int, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "dump.dmp"
+    forged(path, 0x80000003)
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) - cut])
+    _, row = only(OpenedDump(path).rows(traceimage.TraceImage))
+    assert row["Completeness"] == ("truncated" if cut else "some")
+    lacks = next(value for name, value, _ in brief(path) if name == "Lacks")
+    assert ("8 bytes at its end" in lacks) == bool(cut)
+
+
 EXPECTED = {
     "null_write_av": "exception 0xc0000005 ACCESS_VIOLATION: write of 0x0",
     "tiny-exe-fastfail": "exception 0xc0000409 STACK_BUFFER_OVERRUN: fast fail 7 FATAL_APP_EXIT",
-    "write_av_non_canonical": "exception 0xc0000005 ACCESS_VIOLATION: read of 0xffffffffffffffff",
+    "write_av_non_canonical": "exception 0xc0000005 ACCESS_VIOLATION: read of 0xffffffffffffffff, "
+    "or an access whose address the processor did not report",
 }
 """The parameters as PyPI's `minidump` reads them."""
 

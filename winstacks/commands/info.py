@@ -30,7 +30,7 @@ from ..rows.dumplists import DumpEntry
 from ..rows.dumps import GRID, DumpEntries
 from ..rows.grid import Row
 from ..rows.smalldumps import SmallDumpEntries
-from ..rows.whathappened import WhatHappened
+from ..rows.whathappened import NO_CRASH, WhatHappened, no_crash
 from ..stacklist.crash import Crash, crash_of
 from ..stacklist.frames import NamedFrame
 from ..stacklist.machine import machine_facts
@@ -135,7 +135,9 @@ class Info(Command[Stream, Stream]):
         if self.option("brief"):
             lacks = self._lacks() if small is None else smalldump.lacks(small)
             blamed = "" if small is None else broken_driver(small) or ""
-            what = WhatHappened(self.image, self._native, self._crash, lacks, blamed)
+            known = small is not None or self._crash is not None
+            without = NO_CRASH if known else no_crash(self._dump)
+            what = WhatHappened(self.image, self._native, self._crash, lacks, blamed, without)
             return self._printed(what.entries())
         if small is not None:
             return self._printed(SmallDumpEntries(self.image, small, self._crash).entries())

@@ -73,8 +73,12 @@ class DumpModules:
         return [*found, *known.values()], whole and self.has_list(space)
 
     def has_list(self, space: AddressSpace) -> bool:
-        """Returns whether the dump has ModuleListStream, or the loader's lists in the process's memory."""
-        listed = space.kernel or self._dump.stream(MODULE_LIST) is not None
+        """Returns whether the dump has ModuleListStream, or the loader's lists in the process's memory.
+
+        A stream counts only if a module can be read, or if it is whole.
+        """
+        found, whole = self._listed
+        listed = space.kernel or bool(found) or (whole and self._dump.stream(MODULE_LIST) is not None)
         return listed or bool(self._memory_lists.process_modules(space)[0])
 
     def details(self, space: AddressSpace, entry: LoaderEntry) -> LoaderDetails:

@@ -80,7 +80,9 @@ def lacks(dump: Minidump) -> List[str]:
     streams = {stream.name for stream in dump.streams}
     words += [name for name in _EXPECTED if name not in streams]
     faults = memory(dump)[1]
-    cut = sum(item.number or 0 for item in faults if item.code is StatusCode.BEYOND_THE_FILE)
+    memory_cut = sum(item.number or 0 for item in faults if item.code is StatusCode.BEYOND_THE_FILE)
+    # The list of memory is a stream, too.
+    cut = max(dump.missing, memory_cut)
     return words + ([f"{cut} bytes at its end"] if cut else [])
 
 
@@ -130,7 +132,7 @@ def image_of(context: interfaces.context.ContextInterface, layer_name: str, conf
     image.providing(module_lists)(modules)
     image.providing(unloaded_modules)(modules)
     image.providing(regions)(DumpRegions(image, dump, lambda: memory(dump)[0]))
-    image.providing(machine_facts)(DumpFacts(dump, system_info(dump)))
+    image.providing(machine_facts)(DumpFacts(dump, system_info(dump), image.machine))
     image.providing(dynamic_tables)(DumpFunctions(image, dump))
     image.providing(handle_events)(lambda _databases: handles)
     image.providing(handle_objects)(handles)

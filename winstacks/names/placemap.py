@@ -32,6 +32,7 @@ from .places import (
     PRIVATE,
     UNMAPPED,
     UNTOLD,
+    UNTOLD_AND_UNLISTED,
     USER,
     VADS_INCOMPLETE,
     AnyPlace,
@@ -131,7 +132,8 @@ class PlaceMap:
         for module in process.modules:
             places[module.base] = ModulePlace(module, load, check, read, witness)
             spans.append((module.base, module.end, places[module.base]))
-        read_name, untold, private = self._modules.file_name, Place(UNTOLD), Place(PRIVATE)
+        read_name, private = self._modules.file_name, Place(PRIVATE)
+        untold = Place(UNTOLD if process.lists_whole else UNTOLD_AND_UNLISTED)
         for vad in process.vads:
             place: AnyPlace = untold if vad.protection is None else private
             if vad.control_area:

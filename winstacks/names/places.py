@@ -43,6 +43,8 @@ FUZZY_FRAME = 0xFFFFFFFF
 PRIVATE = Name("<private>", NONE, NOTHING, words.PRIVATE)
 UNTOLD = Name("<private>", NONE, status(StatusCode.PROTECTION_UNKNOWN), words.PRIVATE)
 """Memory of a dump that lists no region for it."""
+UNTOLD_AND_UNLISTED = UNTOLD._replace(status=status(StatusCode.MODULE_LIST_INCOMPLETE, UNTOLD.status))
+"""The same in a dump whose list of modules has lost entries: a module may be there."""
 UNMAPPED = Name("<unmapped>", NONE, NOTHING, words.UNMAPPED)
 ROM = Name("<rom>", NONE, NOTHING, NONE)
 """A kernel address that is mapped to the real-mode ROM area: option ROMs lie there, and have no module."""

@@ -34,17 +34,19 @@ class ProcessModules(NamedTuple):
     """The modules of a process and its VADs, by address.
 
     Attributes:
+        lists_whole: whether no list of modules has lost entries, as far as is known
         entries: the half whose lists hold a module's entry, and the entry, by base address of the module
     """
 
     modules: List[Module]
     vads: List[Region]
     vads_whole: bool
+    lists_whole: bool
     ntdlls: Dict[Machine, Module]
     entries: Dict[int, Tuple[AddressSpace, LoaderEntry]]
 
 
-NO_PROCESS = ProcessModules([], [], False, {}, {})
+NO_PROCESS = ProcessModules([], [], False, False, {}, {})
 """Of the kernel's address space, which has no modules and no memory of user mode."""
 
 
@@ -94,7 +96,9 @@ class UserModules:
         if not lists_whole:
             for module in self._unlisted_images(vads):
                 modules.setdefault(module.base, module)
-        return ProcessModules(mark_overlaps(modules.values()), vads, vads_whole, ntdlls, loader_entries)
+        return ProcessModules(
+            mark_overlaps(modules.values()), vads, vads_whole, lists_whole, ntdlls, loader_entries
+        )
 
     def section_view(self, module: Module, vads: Sequence[Region]) -> Optional[SectionView]:
         """Returns the section that the VAD at a module's base maps, None if there is none."""

@@ -14,12 +14,17 @@ from ..memory.decode.status import NOTHING, has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import cell, moment
 from ..memory.image import AddressSpace, Image
+from ..minidump.decode.dumpfile import Minidump
+from ..minidump.decode.threads import EXCEPTION, exception_stream
 from ..stacklist.crash import Crash
 from ..stacklist.machine import machine_facts
 from .dumplists import DumpEntry
 
 MOST = 10
 """The most rows."""
+
+NO_CRASH = "none: the file has no exception and no bug check"
+"""Of a file that is of no crash."""
 
 _OF_PROCESS = (
     StatusCode.OFFSET_UNKNOWN, StatusCode.NOT_IN_THE_DUMP, StatusCode.ATTACHED, StatusCode.CONTRADICTED,
@@ -34,6 +39,18 @@ _DOUBTFUL = (
 """Status words of a name that may be wrong."""
 
 
+def no_crash(dump: Minidump) -> str:
+    """Returns why no crash of a process is known."""
+    found = exception_stream(dump)
+    if found is not None:
+        return f"none: the exception of the file has the code {found.ExceptionCode}"
+    if dump.stream(EXCEPTION) is not None:
+        return "unknown: ExceptionStream cannot be read"
+    if has_status(dump.status, StatusCode.BEYOND_THE_FILE, StatusCode.LIMIT):
+        return "unknown: the directory of the file's streams is cut"
+    return NO_CRASH
+
+
 class WhatHappened:
     """Makes the entries.
 
@@ -41,16 +58,24 @@ class WhatHappened:
         crash: the crash, None if the dump is of none
         lacks: what the file lacks, in words
         blamed: the driver that the kernel itself blames, empty without one
+        without: what to say where no crash is known
     """
 
     def __init__(
-        self, image: Image, space: AddressSpace, crash: Optional[Crash], lacks: List[str], blamed: str = ""
+        self,
+        image: Image,
+        space: AddressSpace,
+        crash: Optional[Crash],
+        lacks: List[str],
+        blamed: str = "",
+        without: str = NO_CRASH,
     ) -> None:
         self._image = image
         self._space = space
         self._crash = crash
         self._lacks = lacks
         self._blamed = blamed
+        self._without = without
 
     def entries(self) -> Iterator[DumpEntry]:
         """Yields the entries, at most MOST."""
@@ -63,7 +88,7 @@ class WhatHappened:
         """Yields the rows about the crash, its place, and its process and thread."""
         crash = self._crash
         if crash is None:
-            yield DumpEntry(0, "Crash", "none: the file has no exception and no bug check")
+            yield DumpEntry(0, "Crash", self._without)
         else:
             yield DumpEntry(0, "Crash", crash.words)
             if crash.bug_check:

@@ -45,6 +45,9 @@ UCHAR = Annotated[int, "UCHAR"]
 USHORT = Annotated[int, "USHORT"]
 ULONG = Annotated[int, "ULONG"]
 ULONGLONG = Annotated[int, "ULONGLONG"]
+ADDRESS = Annotated[int, "ADDRESS"]
+"""An address of a process, as a number of 64 bits. Some writers sign-extend the addresses of 32-bit
+processes."""
 MAYBE_ULONG = Annotated[Optional[int], "ULONG"]
 MAYBE_ULONGLONG = Annotated[Optional[int], "ULONGLONG"]
 """Numbers that a structure may have without a value."""
@@ -57,7 +60,10 @@ FindText = Callable[[int], Optional[str]]
 PutText = Callable[[Optional[str]], int]
 """Takes a text, returns the offset at which it was put."""
 
-_CODES = {"UCHAR": "B", "USHORT": "H", "ULONG": "I", "LONG": "i", "ULONGLONG": "Q", "RVA": "I", "RVA64": "Q"}
+_CODES = {
+    "UCHAR": "B", "USHORT": "H", "ULONG": "I", "LONG": "i", "ULONGLONG": "Q", "ADDRESS": "Q",
+    "RVA": "I", "RVA64": "Q",
+}  # fmt: skip
 _TEXTS = {"CHAR": (1, "latin-1"), "WCHAR": (2, "utf-16-le")}
 """Size of a character in bytes, and the encoding, of texts that end with a zero."""
 _MEMBER = re.compile(r"(?:(\w+)(?:\[(\d+)\])?)? ?(?:@(\w+|-)(?:/(\w+|-))?)?")
@@ -81,6 +87,17 @@ def _as_it_is(values: Iterable[Any], _: FindText) -> Iterable[Any]:
     return values
 
 
+_SIGN_EXTENDED = 0xFFFFFFFF80000000, 0xFFFFFFFFFFFF0000
+"""The first and the end of the sign-extended addresses of 32-bit processes, which end 64 KB below 4 GB. No
+64-bit process has memory there."""
+
+
+def plain_address(value: int) -> int:
+    """Returns an address of a process as the process itself has it."""
+    first, end = _SIGN_EXTENDED
+    return value & 0xFFFFFFFF if first <= value < end else value
+
+
 def _member(kind: str, count: int) -> _Member:
     """Returns the member of a type; `count` is the number of its elements, 0 without an array."""
     if kind in _TEXTS:
@@ -96,6 +113,8 @@ def _member(kind: str, count: int) -> _Member:
         return _Member(f"{count}s", None, _as_it_is, lambda value, _: value or b"")
     if count:
         return _Member(code * count, count, _as_it_is, lambda value, _: value)
+    if kind == "ADDRESS":
+        return _Member(code, None, lambda values, _: map(plain_address, values), lambda value, _: value or 0)
     if kind.startswith("RVA"):
         return _Member(code, None, lambda places, find: map(find, places), lambda value, put: put(value))
     return _Member(code, None, _as_it_is, lambda value, _: value or 0)

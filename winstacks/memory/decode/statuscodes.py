@@ -420,13 +420,13 @@ class StatusCode(Enum):
         "module list incomplete",
         Means.ABSENT | Means.NAME_INCOMPLETE | Means.LIST_INCOMPLETE | Means.LOWERS_CONFIDENCE,
     )
-    """The kernel's list of modules breaks off, or a part of MmUnloadedDrivers is not in the image:
-    `<no-module>` is not certain."""
+    """The list of modules of the kernel or of a dump breaks off, or a part of MmUnloadedDrivers is not in the
+    image: `<no-module>` is not certain, and neither is `<private>` in a dump."""
     MODULE_LIST_NOT_IN_THE_FILE = (
         "module list not in the file",
         Means.FRAMES_MISSING | Means.NAME_INCOMPLETE | Means.LIST_INCOMPLETE | Means.LOWERS_CONFIDENCE,
     )
-    """A dump that was written without a list of modules, or its header only: nothing is damaged, and which
+    """A dump that was written without a list of modules, or its header only, or cut before the list: which
     module has the address is unknown. A walk had to guess there."""
     VADS_INCOMPLETE = (
         "VADs incomplete",

@@ -84,11 +84,13 @@ def list_drivers(dump: TriageDump) -> Tuple[List[Driver], Status]:
     wide = dump.header.wide
     read = min(count, MAX_DRIVERS)
     best: Tuple[int, List[Driver], int] = (0, [], 0)
+    more = False
     for first, size in _layouts(dump, part.offset, count):
         data = dump.available(part.offset, read * size)
         entries = [data[place * size :][:size] for place in range(len(data) // size)]
         found = [_driver(dump, entry, first) for entry in entries]
         plausible = _plausible(found, wide)
+        more = more or (plausible == count and _another(dump, part.offset + count * size, first, size))
         if plausible > best[0]:
             best = plausible, found, size
     _, found, size = best
@@ -99,6 +101,7 @@ def list_drivers(dump: TriageDump) -> Tuple[List[Driver], Status]:
     missing = (read - len(found)) * size
     return found, status(
         StatusCode.LIMIT if count > read else None,
+        StatusItem(StatusCode.CONTRADICTED, None, ("DriverCount",)) if more else None,
         StatusItem(StatusCode.BEYOND_THE_FILE, missing) if missing else None,
         StatusCode.FILE_NAME_UNREADABLE if any(driver.name is None for driver in found) else None,
     )
@@ -133,6 +136,13 @@ def _plausible(drivers: List[Driver], wide: bool) -> int:
         and 0 < driver.SizeOfImage <= _MAX_DRIVER
         for driver in drivers
     )
+
+
+def _another(dump: TriageDump, start: int, first: int, size: int) -> bool:
+    """Returns whether the entry of another driver lies between the counted entries and the names."""
+    if start + size > dump.part("StringPool").offset:
+        return False
+    return _plausible([_driver(dump, dump.available(start, size), first)], dump.header.wide) > 0
 
 
 def _driver(dump: TriageDump, entry: bytes, first: int) -> Driver:

@@ -228,6 +228,14 @@ class Minidump:
         """Returns the first stream of a type, or None."""
         return self._first.get(kind)
 
+    @property
+    def missing(self) -> int:
+        """Number of bytes of the directory and of its streams that lie beyond the end of the file."""
+        found = (self.status, *(stream.status for stream in self.streams))
+        return sum(
+            item.number or 0 for faults in found for item in faults if item.code is StatusCode.BEYOND_THE_FILE
+        )
+
     def beyond(self, rva: int, size: int) -> int:
         """Returns the number of bytes of a range that lie beyond the end of the file."""
         return max(rva + size - max(self.size, rva), 0)

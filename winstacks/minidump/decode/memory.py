@@ -12,7 +12,7 @@ from functools import partial
 from itertools import accumulate
 from typing import Annotated, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
-from ...memory.decode.declared import ULONG, ULONGLONG, Declared
+from ...memory.decode.declared import ADDRESS, ULONG, ULONGLONG, Declared, plain_address
 from ...memory.decode.ranges import flatten
 from ...memory.decode.status import Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
@@ -39,7 +39,7 @@ class MemoryRange(NamedTuple):
     names no offset.
     """
 
-    start: ULONGLONG
+    start: ADDRESS
     offset: Annotated[int, "ULONG @0xc/-"]
     length: Annotated[int, "ULONG_PTR @0x8"]
 
@@ -62,8 +62,8 @@ class MemoryInfoList(NamedTuple):
 class MemoryInfo(NamedTuple):
     """MINIDUMP_MEMORY_INFO: a region in the form of VirtualQuery."""
 
-    BaseAddress: ULONGLONG
-    AllocationBase: ULONGLONG
+    BaseAddress: ADDRESS
+    AllocationBase: ADDRESS
     AllocationProtect: ULONG
     RegionSize: Annotated[int, "ULONGLONG @0x18"]
     State: ULONG
@@ -234,7 +234,7 @@ def _memory64_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
         dump, first, end, count, _RANGE64.size, _RANGE64, MAX_RANGES, member, lambda rows: rows
     )
     lengths = [length for _, length in found]
-    placed = zip((start for start, _ in found), accumulate(lengths, initial=base), lengths)
+    placed = zip((plain_address(start) for start, _ in found), accumulate(lengths, initial=base), lengths)
     ranges = list(map(partial(tuple.__new__, MemoryRange), placed))
     # "Sequential at the end of the dump": nothing follows the last range, and the streams come first. A
     # stream of a user may be a part of the memory.

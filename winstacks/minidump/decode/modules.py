@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Annotated, List, NamedTuple, Optional, Tuple
 
-from ...memory.decode.declared import STRING, ULONG, ULONGLONG, Declared
+from ...memory.decode.declared import ADDRESS, STRING, ULONG, Declared
 from ...memory.decode.status import NOTHING, Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.pe import MAX_PDB_PATH, CodeView, codeview_of
@@ -37,14 +37,14 @@ class FixedFileInfo(NamedTuple):
 
 
 class MinidumpModule(NamedTuple):
-    """MINIDUMP_MODULE. Addresses are as the writer stored them.
+    """MINIDUMP_MODULE.
 
     Attributes:
         ModuleName: path of the file, None if it cannot be read
         code_view: content of that record, None without a record of kind RSDS
     """
 
-    BaseOfImage: ULONGLONG
+    BaseOfImage: ADDRESS
     SizeOfImage: ULONG
     CheckSum: ULONG
     TimeDateStamp: ULONG
@@ -73,7 +73,7 @@ class MinidumpModule(NamedTuple):
 class MinidumpUnloadedModule(NamedTuple):
     """MINIDUMP_UNLOADED_MODULE; the name is a file name, None if it cannot be read."""
 
-    BaseOfImage: ULONGLONG
+    BaseOfImage: ADDRESS
     SizeOfImage: ULONG
     CheckSum: ULONG
     TimeDateStamp: ULONG

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 from typing import Annotated, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ...memory.decode.declared import STRING64, ULONG, ULONGLONG, Declared
+from ...memory.decode.declared import ADDRESS, STRING64, ULONG, ULONGLONG, Declared
 from ...memory.decode.status import NOTHING, Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
 from .contexts import DECISIVE_BYTES, sizes_agree
 from .dumpfile import Location, Minidump, overlapping
 from .lists import LIST_HEADER, read_counted_list, read_headed_list
 
-_THREAD_LIST, _EXCEPTION, _THREAD_INFO_LIST, _THREAD_NAMES = 3, 6, 17, 24
+EXCEPTION = 6
+_THREAD_LIST, _THREAD_INFO_LIST, _THREAD_NAMES = 3, 17, 24
 
 MAX_THREADS_OF_DUMP = 0x20000
 """Greatest number of threads that are read."""
@@ -44,7 +45,7 @@ _WRITING_THREAD and _EXITED_THREAD."""
 
 
 class MinidumpThread(NamedTuple):
-    """MINIDUMP_THREAD. Addresses are as the writer stored them.
+    """MINIDUMP_THREAD.
 
     Attributes:
         StartOfMemoryRange: lowest address of the stack in the dump, which is the lowest in use
@@ -54,8 +55,8 @@ class MinidumpThread(NamedTuple):
     SuspendCount: ULONG
     PriorityClass: ULONG
     Priority: ULONG
-    Teb: ULONGLONG
-    StartOfMemoryRange: ULONGLONG
+    Teb: ADDRESS
+    StartOfMemoryRange: ADDRESS
     Stack: Location
     ThreadContext: Location
 
@@ -71,7 +72,7 @@ class ThreadInfo(NamedTuple):
     ExitTime: ULONGLONG
     KernelTime: ULONGLONG
     UserTime: ULONGLONG
-    StartAddress: ULONGLONG
+    StartAddress: ADDRESS
     Affinity: ULONGLONG
 
 
@@ -132,7 +133,7 @@ def _contradicted(dump: Minidump, listed: Sequence[MinidumpThread]) -> Iterator[
     named += [] if exception is None else [exception.ThreadId]
     if len(ids) < len(listed) or not ids.issuperset(named):
         yield "ThreadId"
-    if exception is None and dump.stream(_EXCEPTION) is not None:
+    if exception is None and dump.stream(EXCEPTION) is not None:
         yield "ExceptionStream"
     tebs = [thread.Teb for thread in listed if thread.Teb]
     if len(set(tebs)) < len(tebs):
@@ -169,7 +170,7 @@ def thread_names(dump: Minidump) -> Tuple[List[ThreadName], Status]:
 
 def exception_stream(dump: Minidump) -> Optional[ExceptionStream]:
     """Returns ExceptionStream, None if there is none or it cannot be read."""
-    stream = dump.stream(_EXCEPTION)
+    stream = dump.stream(EXCEPTION)
     data = None
     if stream is not None and stream.Location.DataSize >= _EXCEPTION_STREAM.least:
         size = min(stream.Location.DataSize, _EXCEPTION_STREAM.size)

@@ -82,6 +82,10 @@ _ACCESSES = {0: "read", 1: "write", 8: "execution"}
 """The first parameter of ACCESS_VIOLATION and IN_PAGE_ERROR."""
 _ACCESS_VIOLATION, _IN_PAGE_ERROR, _FAST_FAIL = 0xC0000005, 0xC0000006, 0xC0000409
 
+_NO_ADDRESS = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
+"""The address, of 32 and 64 bits, that Windows notes with a read for every general protection fault: also for
+a write, and for an address that is not canonical (measured: 19042)."""
+
 _FAST_FAILS: Dict[int, str] = {
     0: "LEGACY_GS_VIOLATION",
     1: "VTGUARD_CHECK_FAILURE",
@@ -130,6 +134,8 @@ def _meaning(code: int, parameters: Sequence[int]) -> str:
     """Returns what the parameters mean; empty if that is unknown."""
     if code in (_ACCESS_VIOLATION, _IN_PAGE_ERROR) and len(parameters) >= 2 and parameters[0] in _ACCESSES:
         access = f"{_ACCESSES[parameters[0]]} of {parameters[1]:#x}"
+        if code == _ACCESS_VIOLATION and parameters[0] == 0 and parameters[1] in _NO_ADDRESS:
+            access += ", or an access whose address the processor did not report"
         failed = f", status {parameters[2]:#x}" if code == _IN_PAGE_ERROR and len(parameters) > 2 else ""
         return access + failed
     if code == _FAST_FAIL and parameters:
