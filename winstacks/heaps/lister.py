@@ -21,7 +21,7 @@ from ..columns.words import STD
 from ..memory import pagetables
 from ..memory.decode.machine import Machine
 from ..memory.decode.memory import Memory, Range, join
-from ..memory.decode.status import NOTHING, Status, StatusItem, has_status, status
+from ..memory.decode.status import NOTHING, Status, contradicted, has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import integers
 from ..memory.decode.text import counted
@@ -117,7 +117,7 @@ def list_contradicted(image: Image, space: AddressSpace, where: HeapSpace) -> St
         wrong.append("NumberOfHeaps")
     if array is not None and where.whole and not any(start <= array < end for start, end in where.ranges):
         wrong.append("ProcessHeaps")
-    return status(StatusItem(StatusCode.CONTRADICTED, members=tuple(wrong)) if wrong else None)
+    return contradicted(*wrong)
 
 
 def _read_list(image: Image, space: AddressSpace) -> Tuple[Optional[int], Optional[int], Optional[int]]:

@@ -8,7 +8,7 @@ from typing import Iterable, Iterator, List, Optional, Tuple
 
 from ..columns.words import PRODUCTS, SMALL_DUMP, SOME, SYSTEM_UP_TIME, TRUNCATED
 from ..handles.rings import HandleEvent
-from ..memory.decode.status import NOTHING, StatusItem, has_status, status
+from ..memory.decode.status import NOTHING, contradicted, has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import is_time, printable
 from ..memory.image import AddressSpace, Image
@@ -38,7 +38,7 @@ class SmallDumpFacts:
             for name, value, usable in (("SystemTime", now, crashed), ("SystemUpTime", up, counted))
             if value and usable is None
         )
-        faults = status(StatusItem(StatusCode.CONTRADICTED, None, wrong) if wrong else None)
+        faults = contradicted(*wrong)
         return Clock(crashed, counted, SYSTEM_UP_TIME if counted else "", counted, None, faults)
 
     def kernel(self) -> Kernel:

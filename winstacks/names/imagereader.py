@@ -19,7 +19,7 @@ from ..memory import bulk, pagetables
 from ..memory.decode.memory import Memory, ReadWindows
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.ranges import Extents
-from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.status import NOTHING, Status, naming, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
 from ..process.sections import SectionView
@@ -281,9 +281,7 @@ class ImageParts:
                 break
         return status(
             StatusCode.FROM_FILE if added else None,
-            StatusItem(StatusCode.DIFFERS_FROM_FILE, None, tuple(sorted(changed_parts)))
-            if changed_parts
-            else None,
+            naming(StatusCode.DIFFERS_FROM_FILE, *sorted(changed_parts)),
         )
 
     @functools.cached_property

@@ -11,7 +11,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 from ..memory.decode import text
 from ..memory.decode.machine import Machine
 from ..memory.decode.pagetable import round_to_pages
-from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.status import NOTHING, Status, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..process.regions import Region, image_path, mapped_path
@@ -162,7 +162,7 @@ def _module_size(entry: LoaderEntry, vads: Sequence[Region]) -> Tuple[int, Statu
     of_image = vad.image and vad.start == entry.base
     if fits_mapping(entry.size, room) if of_image else round_to_pages(entry.size) <= room:
         return room if of_image else min(entry.size, room), NOTHING
-    return room, status(StatusItem(StatusCode.CONTRADICTED, members=("SizeOfImage",)))
+    return room, contradicted("SizeOfImage")
 
 
 def _entry_status(entry: LoaderEntry, lists_whole: bool, vads: Optional[Sequence[Region]]) -> Status:

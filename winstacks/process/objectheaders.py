@@ -14,7 +14,7 @@ from volatility3.framework import exceptions
 from ..memory.decode import text
 from ..memory.decode.memo import Memo
 from ..memory.decode.memory import string_lengths
-from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.status import NOTHING, Status, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import MissingMemberError
 from ..memory.image import Image
@@ -34,7 +34,6 @@ _Named = Tuple[Optional[str], Status]
 missing."""
 
 _UNREADABLE = status(StatusCode.OBJECT_UNREADABLE)
-_CONTRADICTED = status(StatusItem(StatusCode.CONTRADICTED, members=("Name",)))
 
 
 class ObjectNames:
@@ -139,7 +138,7 @@ class ObjectNames:
             return None, _UNREADABLE
         lengths = string_lengths(data)
         if lengths is None or bool(lengths[0]) != any(data[size:]):
-            return None, _CONTRADICTED
+            return None, contradicted("Name")
         name = self._memory.unicode_string(data, MAX_NAME)
         return name, NOTHING if name is not None else _UNREADABLE
 
@@ -211,7 +210,7 @@ class Objects:
         mixed = self._mixed_with(image) if self._has_cookie else None
         if mixed not in (None, self._cookie):
             self._cookie = mixed or 0
-            self._wrong_cookie = status(StatusItem(StatusCode.CONTRADICTED, members=("ObHeaderCookie",)))
+            self._wrong_cookie = contradicted("ObHeaderCookie")
         if self._types is not None and cookie is None and self._mixes_indices(image):
             image.lacks("ObHeaderCookie")
             self._types = None
@@ -269,7 +268,7 @@ class Objects:
             kind = known
         elif known not in (None, kind):
             member = "Type" if self._type is not None else "TypeIndex"
-            kind, wrong = known, status(StatusItem(StatusCode.CONTRADICTED, members=(member,)))
+            kind, wrong = known, contradicted(member)
         if kind is None:
             return ObjectInfo(body, None, None, status(StatusCode.OBJECT_TYPE_UNKNOWN))
         mask = self._info_mask.value_in(data) if self._info_mask else None
@@ -286,8 +285,7 @@ class Objects:
         """Returns what `_block_doubt` returns, from the bytes of the header."""
         address = self._type_address(header, data)
         key = self._memory.member(address, self._key) or 0
-        wrong = self._blocks.wrong(header, data, key)
-        return status(StatusItem(StatusCode.CONTRADICTED, members=wrong)) if wrong else NOTHING
+        return contradicted(*self._blocks.wrong(header, data, key))
 
     def _known_type(self, body: int) -> Optional[str]:
         """Returns the type of an object that the list of processes or PspCidTable has; None for others."""

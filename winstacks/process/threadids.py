@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Dict, NamedTuple, Optional, Tuple
 
 from ..memory.decode import text
-from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.status import NOTHING, Status, StatusItem, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
 from .kernelobjects import (
@@ -49,10 +49,6 @@ class ThreadOwner(NamedTuple):
     pid: Optional[int]
     process: Optional[str]
     status: Status = NOTHING
-
-
-def _contradicted(member: str) -> Status:
-    return status(StatusItem(StatusCode.CONTRADICTED, members=(member,)))
 
 
 class ThreadIds:
@@ -101,10 +97,10 @@ class ThreadIds:
         process_id = self._process_id(eprocess) if eprocess else None
         if process_id is not None:
             wrong = stored is not None and stored != process_id
-            return process_id, eprocess, _contradicted("Cid.UniqueProcess") if wrong else NOTHING
+            return process_id, eprocess, contradicted("Cid.UniqueProcess") if wrong else NOTHING
         known = self._ids.process_of.get(pid, eprocess) if pid is not None else eprocess
         wrong = process is not None and known != eprocess
-        return pid, known, _contradicted(self._pointer) if wrong else NOTHING
+        return pid, known, contradicted(self._pointer) if wrong else NOTHING
 
     def _process_id(self, eprocess: int) -> Optional[int]:
         """Returns the ID by which Windows finds a process, or else the ID in the process's own structure."""

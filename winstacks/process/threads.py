@@ -18,7 +18,7 @@ from typing import Any, Collection, Dict, Iterator, List, NamedTuple, Optional, 
 
 from ..memory.decode import links
 from ..memory.decode.ranges import Extents
-from ..memory.decode.status import NOTHING, Status, StatusItem, has_status, status
+from ..memory.decode.status import NOTHING, Status, StatusItem, contradicted, has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from . import processors, stacklimits
@@ -339,7 +339,7 @@ class KernelThreads:
             return NOTHING
         return status(
             StatusCode.RUNNING_ON_NO_PROCESSOR if lone else None,
-            StatusItem(StatusCode.CONTRADICTED, members=tuple(wrong)) if wrong else None,
+            contradicted(*wrong),
             id_differs(self._ids.threads.get(ethread), values["tid"]),
         )
 

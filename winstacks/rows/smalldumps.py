@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Iterator, List, Optional, Tuple
 
 from ..columns.words import PRODUCTS
-from ..memory.decode.status import Status, StatusItem, status
+from ..memory.decode.status import Status, naming, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import cell, moment
 from ..memory.image import Image
@@ -163,9 +163,5 @@ def _driver(driver: Driver) -> Tuple[str, str, Status]:
         value = getattr(driver, name)
         if value is not None:
             parts.append(f"{name} {value:#x}")
-    lost = (
-        None
-        if driver.TimeDateStamp is not None
-        else StatusItem(StatusCode.NOT_IN_THE_DUMP, None, ("TimeDateStamp",))
-    )
+    lost = None if driver.TimeDateStamp is not None else naming(StatusCode.NOT_IN_THE_DUMP, "TimeDateStamp")
     return cell(driver.name or ""), ", ".join(parts), status(*row_status, lost)

@@ -17,7 +17,7 @@ from typing import Callable, Collection, Dict, Iterable, List, NamedTuple, Optio
 from ..columns.dictionary import STACK_SEPARATOR
 from ..columns.words import IMAGE, UNBACKED, UNKNOWN
 from ..memory.decode.memo import Memo
-from ..memory.decode.status import Status, StatusItem, status
+from ..memory.decode.status import Status, contradicted, status
 from ..memory.decode.statuscodes import StatusCode, words_that
 from ..memory.decode.statusmeanings import Means
 from ..memory.decode.text import ShortText, short_of, with_address
@@ -38,19 +38,11 @@ MAX_FRAMES = 1 << 14
 
 _shown = attrgetter("shown")
 
-_DOUBTS = (
-    StatusItem(StatusCode.VAD_OF_ANOTHER_FILE),
-    StatusItem(StatusCode.CONTRADICTED, members=("DllBase",)),
-)
+_DOUBTS = status(StatusCode.VAD_OF_ANOTHER_FILE, contradicted("DllBase"))
 """Status words of modules whose loader entry has a wrong base address or a wrong file."""
 
 
-UNCERTAIN = frozenset(
-    (
-        *map(StatusItem, words_that(Means.LIST_INCOMPLETE)),
-        StatusItem(StatusCode.CONTRADICTED, members=("MmUnloadedDrivers",)),
-    )
-)
+UNCERTAIN = frozenset(status(*words_that(Means.LIST_INCOMPLETE), contradicted("MmUnloadedDrivers")))
 """Status words of an address whose name comes from an incomplete list: the name may be wrong."""
 
 

@@ -25,7 +25,7 @@ from ..columns.words import (
 )
 from ..memory import bulk
 from ..memory.decode.memory import Memory
-from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.status import NOTHING, Status, StatusItem, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import cell, is_time, printable
 from ..memory.image import AddressSpace, Image
@@ -211,7 +211,7 @@ def clock(image: Image) -> Clock:
         wrong.append("TimeZoneBias")
     clock_status = status(
         StatusCode.SHARED_DATA_UNREADABLE if shared.unreadable else None,
-        StatusItem(StatusCode.CONTRADICTED, members=tuple(wrong)) if wrong else None,
+        contradicted(*wrong),
     )
     return Clock(now, boot, source, counted, minutes, clock_status)
 

@@ -19,7 +19,7 @@ from typing import Dict, NamedTuple, Optional, Set, Tuple
 
 from ..memory.decode import text
 from ..memory.decode.pagetable import round_to_pages
-from ..memory.decode.status import NOTHING, Status, StatusItem, has_status, status
+from ..memory.decode.status import NOTHING, Status, contradicted, has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..names.decode import pe
@@ -170,9 +170,7 @@ class SpaceModules:
             )
             if claimed and true is not None and claimed != true
         ]
-        module_status = status(
-            module_status, *(StatusItem(StatusCode.CONTRADICTED, members=(name,)) for name in wrong)
-        )
+        module_status = status(module_status, *(contradicted(name) for name in wrong))
         # An entry without a stamp is unknown, while a header may hold a stamp of 0.
         known_stamp = stamp or None if true_stamp is None else true_stamp
         return ModuleIdentity(

@@ -14,7 +14,7 @@ from typing import Collection, Dict, Iterable, Iterator, List, Optional, Tuple, 
 from ..columns.words import BY_SEARCH, BY_SYMBOL, HEAPLOG, STD
 from ..memory.decode.machine import Machine
 from ..memory.decode.memory import Reader
-from ..memory.decode.status import NOTHING, Status, StatusItem, has_status, status
+from ..memory.decode.status import NOTHING, Status, StatusItem, has_status, naming, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..names.moduleindex import ModuleIndexes
@@ -236,8 +236,8 @@ class Databases:
             statuses = NOTHING if sound else status(StatusCode.DAMAGED)
             return Database(space, kind, address, located_by, HEAPLOG, None, statuses, log)
         proof = proof or stdproof.recover(reader, address, layouts.std)
-        statuses = status(StatusItem(StatusCode.HEADER, members=proof.failed)) if proof.failed else NOTHING
         name = proof.header.layout.name if proof.header else ""
+        statuses = naming(StatusCode.HEADER, *proof.failed)
         return Database(space, STD, address, located_by, name, proof.header, statuses)
 
     def _carve_databases(self, space: AddressSpace, addresses: Collection[int]) -> Iterator[Database]:

@@ -29,7 +29,7 @@ from typing import (
 
 from ...memory.decode.declared import ULONG, ULONGLONG, Declared
 from ...memory.decode.memory import ReadFile
-from ...memory.decode.status import NOTHING, Status, StatusItem, status
+from ...memory.decode.status import NOTHING, Status, StatusItem, naming, status
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import unsigned
 from .writers import FOREIGN
@@ -183,7 +183,7 @@ class Minidump:
         self.status = status(
             faults,
             StatusCode.OVERLAP if 0 in shared or 1 in shared else None,
-            StatusItem(StatusCode.STREAMS_MISSING, None, missing) if missing else None,
+            naming(StatusCode.STREAMS_MISSING, *missing),
         )
         self.streams = tuple(self._checked(used, {place - len(taken) for place in shared}))
         self._first: Dict[int, Stream] = {}

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Annotated, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...memory.decode.declared import STRING64, ULONG, ULONGLONG, Declared
-from ...memory.decode.status import NOTHING, Status, StatusItem, status
+from ...memory.decode.status import NOTHING, Status, StatusItem, contradicted, naming, status
 from ...memory.decode.statuscodes import StatusCode
 from .contexts import DECISIVE_BYTES, sizes_agree
 from .dumpfile import Location, Minidump, overlapping
@@ -120,7 +120,7 @@ def thread_list(dump: Minidump) -> Tuple[List[MinidumpThread], Status]:
     """Returns the threads of ThreadListStream, and its faults, also those that other streams show."""
     listed, faults = listed_threads(dump)
     wrong = tuple(_contradicted(dump, listed)) if has_thread_list(dump) else ()
-    return listed, status(faults, StatusItem(StatusCode.CONTRADICTED, None, wrong) if wrong else None)
+    return listed, status(faults, contradicted(*wrong))
 
 
 def _contradicted(dump: Minidump, listed: Sequence[MinidumpThread]) -> Iterator[str]:
@@ -178,7 +178,7 @@ def exception_stream(dump: Minidump) -> Optional[ExceptionStream]:
         return None
     found = _EXCEPTION_STREAM.decode(data)
     count = found.NumberParameters
-    too_many = StatusItem(StatusCode.HEADER, None, ("NumberParameters",)) if count > MAX_PARAMETERS else None
+    too_many = naming(StatusCode.HEADER, "NumberParameters") if count > MAX_PARAMETERS else None
     lost = None if found.ThreadContext.DataSize else StatusCode.NO_SAVED_REGISTERS
     return found._replace(
         ExceptionInformation=found.ExceptionInformation[:count], status=status(stream.status, too_many, lost)
