@@ -15,7 +15,7 @@ from typing import Callable, Counter, Dict, Iterator, List, NamedTuple, Optional
 
 from ..memory.decode import links
 from ..memory.decode.machine import Machine
-from ..memory.decode.memo import Memo
+from ..memory.decode.memo import Kept, Memo
 from ..memory.decode.structure import integers
 from ..memory.image import AddressSpace, Image
 from ..names.loaderlists import module_lists
@@ -133,7 +133,7 @@ class SectionLists:
         self._ntdlls = ntdlls
         self._wide_indices = wide_indices
         self._heads: Memo[Tuple[Machine, int], int] = Memo(self._usual_head)
-        self._found: Dict[AddressSpace, List[SectionList]] = {}
+        self._found: Kept[AddressSpace, List[SectionList]] = Kept(MAX_FOUND)
 
     def memory(self, space: AddressSpace) -> SectionMemory:
         """Returns the reader of the critical sections of one half of a process."""
@@ -151,9 +151,7 @@ class SectionLists:
             ntdll: its ntdll, None if unknown
         """
         if space not in self._found:
-            if len(self._found) >= MAX_FOUND:
-                self._found.clear()
-            self._found[space] = self._search(space, ntdll, memory)
+            self._found.keep(space, self._search(space, ntdll, memory))
         return self._found[space]
 
     def _search(

@@ -23,6 +23,7 @@ from volatility3.framework.layers import intel
 from . import bulk, pagetables, tables
 from .decode import text
 from .decode.machine import Machine
+from .decode.memo import Kept
 from .decode.memory import WINDOW, Memory, Range, Reader, ReadWindows
 from .decode.pagetable import PAGE_SIZE
 from .decode.status import NOTHING, Status, has_status
@@ -196,7 +197,7 @@ class Image:
             kernel=True,
         )
         self._windows: Dict[str, ReadWindows] = {}
-        self._page_tables: Dict[Tuple[str, int, int], bytes] = {}
+        self._page_tables: Kept[Tuple[str, int, int], bytes] = Kept(pagetables.MAX_TABLES)
         self._memories: Dict[Tuple[str, int], Memory] = {}
         self._services: Dict[object, object] = {}
         self.lacking: Dict[str, None] = {}

@@ -16,6 +16,7 @@ import weakref
 from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ..memory import bulk, pagetables
+from ..memory.decode.memo import Kept
 from ..memory.decode.memory import Memory, ReadWindows
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.ranges import Extents
@@ -70,7 +71,7 @@ class ImageReader:
         self._view = view
         self._pristine = pristine
         self._file = None if file is None else FilePages(file, base)
-        self._changed: Dict[int, List[Tuple[int, int]]] = {}
+        self._changed: Kept[int, List[Tuple[int, int]]] = Kept(_PAGES_KEPT)
         # A bound method would refer to the reader, and the reader would stay alive until Python's collector
         # runs.
         proxy = weakref.proxy(self)
@@ -138,9 +139,7 @@ class ImageReader:
     def _differing(self, page: int) -> List[Tuple[int, int]]:
         """Returns the parts of a page that differ from the file; _PAGES_KEPT pages are kept."""
         if page not in self._changed and self._file is not None:
-            if len(self._changed) >= _PAGES_KEPT:
-                self._changed.clear()
-            self._changed[page] = self._file.differences(self._in_memory, page)
+            self._changed.keep(page, self._file.differences(self._in_memory, page))
         return self._changed.get(page, [])
 
     def _in_memory(self, rva: int, length: int) -> Extents:

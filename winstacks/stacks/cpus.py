@@ -14,7 +14,6 @@ import abc
 import functools
 from typing import (
     Any,
-    Dict,
     FrozenSet,
     Generic,
     Iterator,
@@ -28,9 +27,11 @@ from typing import (
 )
 
 from ..memory.decode.machine import Machine
+from ..memory.decode.memo import Kept
 from ..memory.decode.memory import Memory, ReadMemory
 from ..memory.decode.structure import Buffer, Structure
 from ..memory.image import Image
+from ..names.decode.functiontable import MOST_DERIVED
 from ..process.kernelstacks import KernelStackSegment
 from ..traps.state import TrapState, register_types
 from .decode.budget import FollowBudget, WalkBudget
@@ -92,8 +93,8 @@ class WalkContext:
         self.may_execute = may_execute
         self.own_copy = own_copy
         self.find_dispatcher = find_dispatcher
-        self.sites: Dict[int, Site] = {}
-        self.arm64_sites: Dict[int, Any] = {}
+        self.sites: Kept[int, Site] = Kept(MOST_DERIVED)
+        self.arm64_sites: Kept[int, Any] = Kept(MOST_DERIVED)
         self._read_code = read_code
         self._budget = budget
 

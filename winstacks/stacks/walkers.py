@@ -14,6 +14,7 @@ from volatility3.framework.layers import intel
 
 from ..memory import bulk
 from ..memory.decode.machine import Machine
+from ..memory.decode.memo import Memo
 from ..memory.decode.memory import Memory
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.ranges import flatten
@@ -213,7 +214,7 @@ class _Modules:
         self._witnesses = image.service(FileWitnesses)
         self._space = space
         self._table_images: Dict[int, CodeImage] = {}
-        self._same: Dict[int, bool] = {}
+        self._as_in_file: Memo[int, bool] = Memo(self._compared, _MAX_COMPARED)
 
     @functools.cached_property
     def _tables(self) -> List[DynamicTable]:
@@ -276,17 +277,10 @@ class _Modules:
             dirty = bool(layer.is_dirty(bulk.masked(layer, address)))
         except exceptions.InvalidAddressException:
             return False
-        return dirty and not self._as_in_file(address)
-
-    def _as_in_file(self, address: int) -> bool:
-        """Returns whether the function at an address, or the bytes around it, equal the image section."""
-        if address not in self._same:
-            if len(self._same) >= _MAX_COMPARED:
-                self._same.clear()
-            self._same[address] = self._compared(address)
-        return self._same[address]
+        return dirty and not self._as_in_file[address]
 
     def _compared(self, address: int) -> bool:
+        """Returns whether the function at an address, or the bytes around it, equal the image section."""
         known_module = self._names.module_at(address)
         if known_module is None or known_module.open_reader is None:
             return False

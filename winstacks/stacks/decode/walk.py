@@ -9,6 +9,7 @@ import struct
 from typing import Collection, Dict, FrozenSet, Generic, List, Optional, Tuple, TypeVar, Union
 
 from ...columns.words import LEAF, TRAP, UNWIND
+from ...memory.decode.memo import Kept
 from ...memory.decode.memory import ReadMemory
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.statuscodes import StatusCode
@@ -86,7 +87,7 @@ class Walker(abc.ABC, Generic[R]):
         self._may_execute = may_execute
         self._surroundings = surroundings
         self.budget = WalkBudget(UNLIMITED)
-        self._verdicts: Dict[int, bool] = {}
+        self._verdicts: Kept[int, bool] = Kept(_MAX_VERDICTS)
         self._stacks = StackRanges(())
 
     def share(self, budget: WalkBudget) -> None:
@@ -247,9 +248,7 @@ class Walker(abc.ABC, Generic[R]):
             if plausible is None:
                 image = self._find_image(address - 1)
                 plausible = image is not None and image.table is not None
-            if len(self._verdicts) >= _MAX_VERDICTS:
-                self._verdicts.clear()
-            verdict = self._verdicts[address] = plausible
+            verdict = self._verdicts.keep(address, plausible)
         return verdict
 
 

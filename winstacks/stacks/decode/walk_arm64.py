@@ -17,9 +17,11 @@ import struct
 from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ...columns.words import FRAME_POINTER, LEAF, LINK_REGISTER, SCAN, TRAP, UNWIND
+from ...memory.decode.memo import Kept
 from ...memory.decode.memory import ReadMemory
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import Structures
+from ...names.decode.functiontable import MOST_DERIVED
 from ...names.decode.functiontable_arm64 import FunctionTableArm64
 from ...names.decode.hybrid import X64
 from ...names.decode.pointers_arm64 import strip
@@ -58,9 +60,6 @@ _USER_LEVEL = 0xC
 _LONGEST_GAP = 0x8000
 """Bytes between two functions with unwind data up to which the code there may be proven to be leaves."""
 
-MOST = 1 << 12
-"""Number of return addresses of an address space, and of rules of a module, that are kept."""
-
 _NOTHING: Values = (None,) * COUNT
 
 
@@ -93,14 +92,14 @@ class WalkerArm64(Walker[RegistersArm64]):
         types: Structures,
         trap_frames: Optional[Mapping[int, RegistersArm64]] = None,
         may_execute: MayExecute = may_execute_anywhere,
-        sites: Optional[Dict[int, SiteArm64]] = None,
+        sites: Optional[Kept[int, SiteArm64]] = None,
         surroundings: Surroundings = UNKNOWN,
     ) -> None:
         super().__init__(find_image, read, may_execute, surroundings)
         self._types = types
         self._trap_frames = trap_frames or {}
-        self._sites: Dict[int, SiteArm64] = {} if sites is None else sites
-        self._quiet: Dict[Tuple[int, int], Optional[bool]] = {}
+        self._sites: Kept[int, SiteArm64] = Kept(MOST_DERIVED) if sites is None else sites
+        self._quiet: Kept[Tuple[int, int], Optional[bool]] = Kept(MOST_DERIVED)
 
     def step(self, registers: RegistersArm64, interrupted: bool) -> WalkStep[RegistersArm64]:
         """Finds the caller of a frame; raises UnwindError."""
@@ -183,9 +182,7 @@ class WalkerArm64(Walker[RegistersArm64]):
         """Returns the analysis of a return address, made once per address space."""
         site = self._sites.get(address)
         if site is None:
-            if len(self._sites) >= MOST:
-                self._sites.clear()
-            site = self._sites[address] = SiteArm64(self._effect(address), self._is_no_call(address))
+            site = self._sites.keep(address, SiteArm64(self._effect(address), self._is_no_call(address)))
         return site
 
     def _effect(self, address: int) -> Optional[EffectArm64]:
@@ -298,9 +295,7 @@ class WalkerArm64(Walker[RegistersArm64]):
             low, high = _within(image.code, rva, low, high)
         key = image.base, low
         if key not in self._quiet:
-            if len(self._quiet) >= MOST:
-                self._quiet.clear()
-            self._quiet[key] = _no_writes(image, low, high)
+            self._quiet.keep(key, _no_writes(image, low, high))
         return self._quiet[key]
 
     def _chained(
@@ -410,10 +405,8 @@ def _rule_at(
     rules, key = table.derived, (entry.unwind, first)
     found: Optional[Tuple[RuleArm64, Optional[EffectArm64]]] = rules.get(key)
     if found is None:
-        if len(rules) >= MOST:
-            rules.clear()
         rule = of_codes(record.codes, first)
-        found = rules[key] = rule, single_read(rule)
+        found = rules.keep(key, (rule, single_read(rule)))
     return found
 
 

@@ -4,16 +4,18 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Mapping, Optional
+from typing import List, Mapping, Optional
 
 from ...columns.words import LEAF, SCAN, TRAP, UNWIND
 from ...memory.decode.machine import Machine
+from ...memory.decode.memo import Kept
 from ...memory.decode.memory import ReadMemory
 from ...memory.decode.statuscodes import StatusCode
+from ...names.decode.functiontable import MOST_DERIVED
 from ...names.decode.functiontable_arm64 import FunctionTableArm64
 from ...names.decode.hybrid import ARM64, ARM64EC
 from ...names.decode.unwindinfo import UnwindDataError
-from .calls_x64 import MOST, CodePlace, Site, effect_at, rule_at
+from .calls_x64 import CodePlace, Site, effect_at, rule_at
 from .frames import (
     CodeImage,
     FindImage,
@@ -66,14 +68,14 @@ class Walker64(Walker[Registers]):
         machine_frames: Optional[Mapping[int, Registers]] = None,
         may_execute: MayExecute = may_execute_anywhere,
         own_copy: OwnCopy = shared,
-        sites: Optional[Dict[int, Site]] = None,
+        sites: Optional[Kept[int, Site]] = None,
         surroundings: Surroundings = UNKNOWN,
     ) -> None:
         super().__init__(find_image, read, may_execute, surroundings)
         self._machine_frames = machine_frames or {}
         self._own_copy = own_copy
-        self._sites: Dict[int, Site] = {} if sites is None else sites
-        self._absent: Dict[int, bool] = {}
+        self._sites: Kept[int, Site] = Kept(MOST_DERIVED) if sites is None else sites
+        self._absent: Kept[int, bool] = Kept(MOST_DERIVED)
 
     def step(self, registers: Registers, interrupted: bool) -> WalkStep[Registers]:
         """Finds the caller of a frame; raises UnwindError."""
@@ -154,11 +156,9 @@ class Walker64(Walker[Registers]):
             return False
         absent = self._absent.get(value)
         if absent is None:
-            if len(self._absent) >= MOST:
-                self._absent.clear()
             canonical = Machine.AMD64.is_canonical(value - 1)
             absent = canonical and super().is_absent(slot, value) and not self._surroundings.is_start(value)
-            self._absent[value] = absent
+            self._absent.keep(value, absent)
         return absent
 
     def follow(self, registers: Registers, frames: List[Frame], sure: bool) -> Optional[Registers]:
@@ -302,11 +302,7 @@ class Walker64(Walker[Registers]):
     def _site(self, address: int) -> Site:
         """Returns the analysis of a return address, made once per address space."""
         site = self._sites.get(address)
-        if site is None:
-            if len(self._sites) >= MOST:
-                self._sites.clear()
-            site = self._sites[address] = self._looked_at(address)
-        return site
+        return self._sites.keep(address, self._looked_at(address)) if site is None else site
 
     def _looked_at(self, address: int) -> Site:
         image = self._find_image(address - 1) if address else None
