@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Iterator, List, Optional
 
+from ..memory.decode.ranges import span_at
 from ..memory.decode.status import status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import integers
 from ..memory.image import AddressSpace, Image
-from ..names.usermodules import vad_at
 from ..process.regions import Region
 from ..process.usertypes import user_types
 from ..process.vads import regions
@@ -46,7 +46,7 @@ def of_table(image: Image, space: AddressSpace) -> Iterator[Callback]:
     for number in range(_MOST):
         value = data.read(table + number * size, size)
         address = None if value is None else integers(bytes(value), size)[0]
-        region = None if not address else vad_at(known, address)
+        region = None if not address else span_at(known, address)
         if address is None or region is None or not region.executable:
             break
         entries.append(address)

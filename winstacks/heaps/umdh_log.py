@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from typing import Dict, Iterable, List, Sequence, Tuple
 
+from ..memory.decode.ranges import span_at
 from ..memory.image import Image
-from ..names.usermodules import UserModules, vad_at
+from ..names.usermodules import UserModules
 from ..process.regions import mapped_path
 from ..process.spaces import AddressSpace
 from ..process.vads import regions
@@ -22,7 +23,7 @@ def loaded_modules(image: Image, space: AddressSpace) -> Tuple[UmdhModule, ...]:
     listed = image.service(UserModules).list_modules([space], 1 << 8 * space.pointer_size)
     modules = []
     for module in listed.modules:
-        path = mapped_path(vads, vad_at(listed.vads, module.base))
+        path = mapped_path(vads, span_at(listed.vads, module.base))
         modules.append(UmdhModule(module.base, module.size, path or module.file))
     return tuple(modules)
 

@@ -17,6 +17,7 @@ from typing import Callable, Collection, Dict, Iterable, List, NamedTuple, Optio
 from ..columns.dictionary import STACK_SEPARATOR
 from ..columns.words import IMAGE, UNBACKED, UNKNOWN
 from ..memory.decode.memo import Memo
+from ..memory.decode.ranges import span_at
 from ..memory.decode.status import Status, contradicted, status
 from ..memory.decode.statuscodes import StatusCode, words_that
 from ..memory.decode.statusmeanings import Means
@@ -24,7 +25,6 @@ from ..memory.decode.text import ShortText, short_of, with_address
 from ..memory.image import AddressSpace
 from ..names.places import FUZZY
 from ..names.symbolizer import AddressNamer, Name, Symbolizer
-from ..names.usermodules import vad_at
 from ..process.presentcode import CodeHere, PresentCode
 from ..stacks.decode.frames import Frame
 from ..tracedb.decode.recorded import RecordedStack
@@ -325,7 +325,7 @@ class _Facts:
         if name is None or not name.backing:
             return CodeHere()
         process = self._names.process
-        vad = None if process is None else vad_at(process.vads, address - self._back)
+        vad = None if process is None else span_at(process.vads, address - self._back)
         leading, trailing = self._pages.around(self._space, address) if frame.unbacked else (None, None)
         return CodeHere(
             self._pages.protection(self._space, vad, address - self._back),
@@ -341,7 +341,7 @@ class _Facts:
         assert name is not None
         lookup = address - self._back
         process = self._names.process
-        vad = vad_at(process.vads, lookup) if name.backing and process is not None else None
+        vad = span_at(process.vads, lookup) if name.backing and process is not None else None
         protection = None if vad is None else vad.protection_name
         known_module = self._names.module_at(lookup) if name.backing == IMAGE else None
         if known_module is None:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import bisect
 from functools import cached_property
 from typing import List, Optional, Tuple
 
@@ -14,6 +13,7 @@ from ..columns.words import PDB
 from ..memory import bulk, pagetables
 from ..memory.decode.memo import Memo
 from ..memory.decode.memory import join
+from ..memory.decode.ranges import span_at
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..names.decode.grounds import is_first
@@ -112,8 +112,7 @@ class SpaceFacts:
             return pagetables.may_execute(self._image.context, layer, bulk.masked(layer, address))
         if self.is_mapped(address) is False:
             return False
-        position = bisect.bisect_right(self._stacks, (address, _KERNEL_HALF << 1)) - 1
-        return position < 0 or address >= self._stacks[position][1]
+        return span_at(self._stacks, address) is None
 
     @cached_property
     def _stacks(self) -> List[Tuple[int, int]]:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import bisect
 import functools
 import logging
 from typing import Any, Callable, Container, Dict, List, Optional, Sequence, Tuple
@@ -17,7 +16,7 @@ from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.memory import Memory
 from ..memory.decode.pagetable import PAGE_SIZE
-from ..memory.decode.ranges import flatten
+from ..memory.decode.ranges import flatten, span_at
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..names.decode.functiontable import END_OF_IMAGE, FunctionTable
@@ -228,10 +227,6 @@ class _Modules:
             flatten([(table.start, table.end, number) for number, table in enumerate(self._tables)])
         )
 
-    @functools.cached_property
-    def _starts(self) -> List[int]:
-        return [low for low, _, _ in self._spans]
-
     def find_code(self, address: int) -> Optional[CodeImage]:
         """Returns the module, or the code generated at run time, that holds an address; None if neither."""
         known_module = self._names.module_at(address)
@@ -248,10 +243,10 @@ class _Modules:
         An address without an entry in such a table gives None. In a module, code without an entry belongs to
         a leaf function; generated code without an entry may be a stub that calls.
         """
-        place = bisect.bisect_right(self._starts, address) - 1
-        if place < 0 or address >= self._spans[place][1]:
+        span = span_at(self._spans, address)
+        if span is None:
             return None
-        number = self._spans[place][2]
+        number = span[2]
         if number not in self._table_images:
             self._table_images[number] = self._table_image(self._tables[number])
         image = self._table_images[number]

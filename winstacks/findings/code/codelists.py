@@ -24,10 +24,10 @@ from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
 
 from ...memory.decode import ranges
 from ...memory.decode.memory import Memory
+from ...memory.decode.ranges import span_at
 from ...memory.decode.structure import integers
 from ...names.registeredtables import CodeRange
 from ...names.symbolizer import AddressNamer, KnownModule
-from ...names.usermodules import vad_at
 from ...process.regions import Region
 
 HOTSPOT = ("jvm",)
@@ -161,7 +161,7 @@ class CodeLists:
 
     def _own(self, low: int, high: int) -> bool:
         """Returns whether a range lies within one VAD that maps no image."""
-        vad = vad_at(self._vads, low)
+        vad = span_at(self._vads, low)
         return vad is not None and not vad.image and low < high <= vad.end
 
     def _words(self, address: int, count: int) -> Tuple[int, ...]:
@@ -199,7 +199,7 @@ class CodeLists:
                 yield from (value for value in integers(bytes(data), self._size) if self._is_place(value))
 
     def _is_place(self, value: int) -> bool:
-        vad = vad_at(self._vads, value) if value and not value % self._size else None
+        vad = span_at(self._vads, value) if value and not value % self._size else None
         return vad is not None and not vad.image
 
     def _chain(self, address: int, image: range, seen: Set[int]) -> Iterator[Tuple[int, int]]:
@@ -222,7 +222,7 @@ class CodeLists:
             place = self._memory.pointer(known_module.module.base + int(symbols[name]["address"]))
             words = self._words(place, _CAGE) if place else ()
             for low, size in zip(words, words[1:]):
-                vad = vad_at(self._vads, low)
+                vad = span_at(self._vads, low)
                 if vad is not None and size and self._own(low, low + size) and 2 * size > vad.end - vad.start:
                     yield low, low + size
                     return

@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...memory.decode.machine import Machine
+from ...memory.decode.ranges import span_at
 from ...memory.image import AddressSpace, Image
 from ...names.symbolizer import AddressNamer, KnownModule
-from ...names.usermodules import vad_at
 from ..facts import CheckFacts
 from .jumps import hops
 
@@ -99,7 +99,7 @@ class PatchedStubs:
         target = patched.way[-1]
         explanation = f"a sandbox: {patched.name} was patched and leads to {target:#x}, "
         # A thunk next to the copy may jump on into the sandbox's module.
-        if any(vad_at(vads, start) == vad_at(vads, item) for item in patched.way):
+        if any(span_at(vads, start) == span_at(vads, item) for item in patched.way):
             return explanation + "through code beside this copy of the stub"
         known_module = self._names.module_at(target)
         if known_module is not None and self._keeps(known_module, start):
