@@ -117,7 +117,8 @@ def of_user(thread: Thread, facts: CheckFacts) -> Union[ShadowStack, str]:
 
 def _user_pointer(thread: Thread, facts: CheckFacts) -> Optional[int]:
     """Returns the saved IA32_PL3_SSP: 0 without a shadow stack, None if it was not saved."""
-    memory, sizes = facts.image.memory(facts.image.kernel), _sizes(facts)
+    kernel = facts.image.kernel
+    memory, sizes = facts.image.memory(kernel), facts.find_once(__name__, kernel, 0, lambda: _sizes(facts))
     area = thread_at(facts.image, thread.ethread)[_AREA] or 0
     header = memory.read(area + LEGACY, 16) if area >= _KERNEL_HALF else None
     if header is None or sizes is None:
@@ -132,10 +133,6 @@ def _user_pointer(thread: Thread, facts: CheckFacts) -> Optional[int]:
 
 def _sizes(facts: CheckFacts) -> Optional[ComponentSizes]:
     """Returns the sizes of the machine's state components, None if they cannot be read."""
-    return facts.find_once(__name__, facts.image.kernel, 0, lambda: _read_sizes(facts))
-
-
-def _read_sizes(facts: CheckFacts) -> Optional[ComponentSizes]:
     shared = facts.image.at("_KUSER_SHARED_DATA", _SHARED_DATA)
     if shared.lacks(_ALL_FEATURES) or shared.lacks(_ALIGNED_FEATURES):
         return None

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..columns.words import STD
 from ..memory import pagetables
 from ..memory.decode.machine import Machine
+from ..memory.decode.memo import Memo
 from ..memory.decode.memory import Memory, Range, join
 from ..memory.decode.status import NOTHING, Status, contradicted, has_status, status
 from ..memory.decode.statuscodes import StatusCode
@@ -144,7 +145,7 @@ class Heaps:
     def __init__(self, image: Image, databases: Databases) -> None:
         self._image = image
         self._databases = databases
-        self._layouts: Dict[Machine, HeapLayouts] = {}
+        self._layouts: Memo[Machine, HeapLayouts] = Memo(functools.partial(load_layouts, image))
 
     def read(self, space: AddressSpace, keep: bool = False) -> Optional[HeapContents]:
         """Reads the heaps of one half of a process.
@@ -190,7 +191,7 @@ class Heaps:
         if not heaps.traced and not (flagged and heaps.damaged):
             return self._without_heaps(space, where) if flagged and listed is None else None
         traces = self._traces(space, memory, bool(heaps.page))
-        contents = read_contents(memory, heaps, self._layouts_of(space), traces, listed, keep)
+        contents = read_contents(memory, heaps, self._layouts[space.machine], traces, listed, keep)
         self._log_faults(space, where, listed, contents)
         statuses = NOTHING if listed is not None else list_contradicted(self._image, space, where)
         incomplete = StatusCode.VADS_INCOMPLETE if space.eprocess and not where.whole else None
@@ -211,11 +212,6 @@ class Heaps:
         self._log_faults(space, where, None, contents)
         return contents
 
-    def _layouts_of(self, space: AddressSpace) -> HeapLayouts:
-        if space.machine not in self._layouts:
-            self._layouts[space.machine] = load_layouts(self._image, space.machine)
-        return self._layouts[space.machine]
-
     def _flagged(self, space: AddressSpace) -> bool:
         """Returns whether NtGlobalFlag asks heaps for traces, or cannot be read."""
         flags = globalflag.read(self._image, space)
@@ -228,7 +224,7 @@ class Heaps:
     def _find_heaps(
         self, space: AddressSpace, memory: Memory, listed: Sequence[int], ranges: Sequence[Range] = ()
     ) -> FoundHeaps:
-        return find_heaps(memory, self._layouts_of(space), listed, ranges)
+        return find_heaps(memory, self._layouts[space.machine], listed, ranges)
 
     def _traces(self, space: AddressSpace, memory: Memory, paged: bool) -> Traces:
         """Returns the traces of one half of a process.

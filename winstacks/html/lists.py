@@ -165,10 +165,6 @@ class PageLists:
         }
 
     def _cut_heaps(self) -> None:
-        self._heaps.sort(key=_largest)
+        self._heaps.sort(key=lambda heap: (-heap[0], -heap[1]))
         self.cut += len(self._heaps[MAX_HEAPS:])
         del self._heaps[MAX_HEAPS:]
-
-
-def _largest(heap: Tuple[int, int, str, Tuple[int, ...], str]) -> Tuple[int, int]:
-    return -heap[0], -heap[1]

@@ -213,7 +213,7 @@ class ImageParts:
         self._reader = reader
         self._ranges: Dict[Tuple[int, int], Optional[StatusCode]] = {}
         self._records: Sequence[int] = ()
-        self._length: Callable[[int], int] = _no_record
+        self._length: Callable[[int], int] = lambda rva: 0
         self._record_word: Optional[StatusCode] = None
 
     def load(self, part: Optional[StatusCode], rva: int, length: int) -> Extents:
@@ -313,11 +313,6 @@ class ImageParts:
         for rva in sorted(set(self._records)):
             if rva - rva % PAGE_SIZE in changed or (rva + LONGEST_RECORD) // PAGE_SIZE * PAGE_SIZE in changed:
                 yield rva & -2, self._length(rva), self._record_word
-
-
-def _no_record(_rva: int) -> int:
-    """Returns the length of a record of an image without records."""
-    return 0
 
 
 def _contradict(one: Extents, other: Extents, start: int, end: int) -> bool:

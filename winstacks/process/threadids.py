@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional, Tuple
 
 from ..memory.decode import text
+from ..memory.decode.memo import Memo
 from ..memory.decode.status import NOTHING, Status, StatusItem, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
@@ -67,12 +68,10 @@ class ThreadIds:
         self._own = process.first_member("UniqueProcessId")
         self._ids = image.service(CidTable)
         self._programs = image.service(ProgramNames)
-        self._known: Dict[int, Optional[ThreadOwner]] = {}
+        self._known: Memo[int, Optional[ThreadOwner]] = Memo(self._read)
 
     def owner(self, ethread: int) -> Optional[ThreadOwner]:
         """Returns the thread at a canonical address, None if no thread is there."""
-        if ethread not in self._known:
-            self._known[ethread] = self._read(ethread)
         return self._known[ethread]
 
     def _read(self, ethread: int) -> Optional[ThreadOwner]:

@@ -231,7 +231,7 @@ class KernelThreads:
             if (
                 ethread not in seen
                 and self._owner(ethread, data) == eprocess
-                and self._is_thread(ethread, data)
+                and is_type(self._part("type", ethread, data), THREAD_OBJECT)
                 and (ethread, eprocess) not in self._listed_elsewhere
             ):
                 seen.add(ethread)
@@ -265,10 +265,6 @@ class KernelThreads:
             owner = self._owner(ethread, self._memory.load(ethread, self._size))
             if owner:
                 yield ethread, owner
-
-    def _is_thread(self, start: int, extents: Extents) -> bool:
-        """Returns whether memory holds a thread: False if the kernel's table lacks the type's member."""
-        return is_type(self._part("type", start, extents), THREAD_OBJECT)
 
     def _part(self, name: str, start: int, extents: Extents) -> Optional[int]:
         """Returns one of the members of an _ETHREAD at `start`, None if the table or the image lacks it."""

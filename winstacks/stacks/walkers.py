@@ -64,13 +64,10 @@ class Cpus:
     """The processors of an image, each created at its first use: `image.service(Cpus)`."""
 
     def __init__(self, image: Image) -> None:
-        self._image = image
-        self._cpus: Dict[Machine, AnyCpu] = {}
+        self._cpus: Memo[Machine, AnyCpu] = Memo(functools.partial(_cpu, image))
 
     def for_machine(self, machine: Machine) -> AnyCpu:
         """Returns the processor, or the mode of a processor, for a machine."""
-        if machine not in self._cpus:
-            self._cpus[machine] = _cpu(self._image, machine)
         return self._cpus[machine]
 
 
@@ -212,7 +209,7 @@ class _Modules:
         self._images: Dict[int, CodeImage] = {}
         self._witnesses = image.service(FileWitnesses)
         self._space = space
-        self._table_images: Dict[int, CodeImage] = {}
+        self._table_images: Memo[int, CodeImage] = Memo(self._table_image)
         self._as_in_file: Memo[int, bool] = Memo(self._compared, _MAX_COMPARED)
 
     @functools.cached_property
@@ -246,13 +243,11 @@ class _Modules:
         span = span_at(self._spans, address)
         if span is None:
             return None
-        number = span[2]
-        if number not in self._table_images:
-            self._table_images[number] = self._table_image(self._tables[number])
-        image = self._table_images[number]
+        image = self._table_images[span[2]]
         return image if image.find_entry(address) else None
 
-    def _table_image(self, dynamic_table: DynamicTable) -> CodeImage:
+    def _table_image(self, number: int) -> CodeImage:
+        dynamic_table = self._tables[number]
         read_rva = ImageReader(self._image, str(self._layer.name), dynamic_table.base, END_OF_IMAGE).read
         form = TABLES.get(self._machine.number, FunctionTable)
         table = form.from_bytes(dynamic_table.entries, read_rva)

@@ -9,10 +9,12 @@ the memory to which it leads passes the tests of `decode.proof` or `decode.heapl
 
 from __future__ import annotations
 
-from typing import Collection, Dict, Iterable, Iterator, List, Optional, Tuple, Union
+import functools
+from typing import Collection, Iterable, Iterator, List, Optional, Tuple, Union
 
 from ..columns.words import BY_SEARCH, BY_SYMBOL, HEAPLOG, STD
 from ..memory.decode.machine import Machine
+from ..memory.decode.memo import Memo
 from ..memory.decode.memory import Reader
 from ..memory.decode.status import NOTHING, Status, StatusItem, has_status, naming, status
 from ..memory.decode.statuscodes import StatusCode
@@ -47,13 +49,11 @@ class Databases:
         self._image = image
         self._vads = image.service(regions)
         self.ntdlls = Ntdlls(image, indexes)
-        self._layouts: Dict[Machine, Layouts] = {}
+        self._layouts: Memo[Machine, Layouts] = Memo(functools.partial(Layouts, image))
         self._search = databasesearch.Search()
 
     def layouts(self, space: AddressSpace) -> Layouts:
         """Returns the layouts of a space's bitness."""
-        if space.machine not in self._layouts:
-            self._layouts[space.machine] = Layouts(self._image, space.machine)
         return self._layouts[space.machine]
 
     def reader(self, space: AddressSpace) -> Reader:

@@ -89,7 +89,7 @@ def memory_ranges(dump: Minidump, stacks: Iterable[MemoryRange] = ()) -> Tuple[L
             has the same range, the list's range counts without a warning
     """
     listed, faults = _memory64_list(dump)
-    found, said_small = _memory_list(dump)
+    found, said_small = read_counted_list(dump, _MEMORY_LIST, _RANGE, MAX_RANGES, "NumberOfMemoryRanges")
     listed, beyond, outside = _cut(dump, [*listed, *found])
     apart, by_file = disjoint(listed, by_file=True)
     if by_file:
@@ -217,10 +217,6 @@ def memory_info_list(dump: Minidump) -> Tuple[List[MemoryInfo], Status]:
         StatusItem(StatusCode.RANGES_OVERLAP, overlaps) if overlaps else None,
         contradicted("RegionSize") if apart else None,
     )
-
-
-def _memory_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
-    return read_counted_list(dump, _MEMORY_LIST, _RANGE, MAX_RANGES, "NumberOfMemoryRanges")
 
 
 def _memory64_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:

@@ -343,10 +343,6 @@ class _Walk(Generic[R]):
             candidates = self._weighed.candidates()
         return StackWalk(tuple(self._frames), reason, tuple(dict.fromkeys(self._gaps)), border, candidates)
 
-    def _may_be_caller(self, slot: int, value: int) -> bool:
-        """Returns whether a value that a scan passed over may be a return address into absent code."""
-        return self._walker.calls_push and self._walker.is_absent(slot, value)
-
     def _scan(self, sp: int, reason: StatusCode) -> Union[WalkStep[R], StatusCode]:
         """Scans up the stack for the next step; returns the reason if there is none."""
         self._gaps.append(reason)
@@ -364,7 +360,8 @@ class _Walk(Generic[R]):
             step = self._walker.take_slot(slot, value)
             if step is not None:
                 return step
-            if len(self._absent) < MAX_CANDIDATES and self._may_be_caller(slot, value):
+            countable = self._walker.calls_push and len(self._absent) < MAX_CANDIDATES
+            if countable and self._walker.is_absent(slot, value):
                 self._absent[slot] = ReturnCandidate(value, slot, True)
             slot += size
             self._scannable -= size
