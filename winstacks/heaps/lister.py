@@ -34,7 +34,7 @@ from ..process.vads import regions
 from ..tracedb.decode.layout import HeapLogLayout
 from ..tracedb.decode.recorded import RecordedStack, recorded_stack
 from ..tracedb.finder import Databases
-from ..tracedb.model import Database, Layouts
+from ..tracedb.model import Layouts
 from .decode.blockstack import Traces
 from .decode.contents import FoundHeaps, HeapContents, find_heaps, read_contents
 from .decode.layout import HeapLayouts, PageHeapLayout, nt_layouts, segment_heap_layouts
@@ -233,14 +233,12 @@ class Heaps:
             paged: whether the process has page heap, whose blocks name entries of the database
         """
         known_layouts = self._databases.layouts(space)
-        listed = functools.lru_cache(maxsize=1)(lambda: self._stds(space))
-        layouts = (
-            [std_database.header.layout for std_database in listed() if std_database.header] if paged else []
-        )
+        find = functools.partial(self._databases.find_databases, space, STD)
+        layouts = [found.header.layout for found in find() if found.header] if paged else []
 
         def database() -> Iterator[RecordedStack]:
-            for std_database in listed():
-                opened = self._databases.open_database(std_database)
+            for found in find():
+                opened = self._databases.open_database(found)
                 if opened is None:
                     continue
                 for trace in opened.traces(carve=True):
@@ -258,9 +256,6 @@ class Heaps:
             return known_layouts.heaplogs[0]
         logs = (database.log for database in self._databases.find_databases(space))
         return next((log for log in logs if log is not None), known_layouts.heaplogs[-1])
-
-    def _stds(self, space: AddressSpace) -> List[Database]:
-        return [database for database in self._databases.find_databases(space) if database.kind == STD]
 
     def _log_faults(
         self, space: AddressSpace, where: HeapSpace, listed: Optional[List[int]], contents: HeapContents
