@@ -25,15 +25,12 @@ from ..process.decode.globalflags import FLG_USER_STACK_TRACE_DB
 from ..process.kernelobjects import WOW64_PROCESS
 from ..process.processlist import process_member
 from ..process.spaces import AddressSpaces
-from ..process.usertypes import user_types
+from ..process.usertypes import PEB_LOCKS, user_types
 from .decode.criticalsection import CriticalSection, DebugInfo, SectionLayout, is_pair
 
 vollog = logging.getLogger(__name__)
 
 SYMBOL = "RtlCriticalSectionList"
-
-PEB_LOCKS = ("FastPebLock", "LoaderLock")
-"""Members of the PEB that point to a critical section."""
 
 MAX_STEPS = 0x1000
 """The most links of a list with a damaged head that are followed to see whether they return to it."""

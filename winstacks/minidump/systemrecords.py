@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import List, NamedTuple, Optional, Tuple
 
 from ..memory.decode.machine import Machine
+from ..memory.decode.text import SECOND, UNIX_EPOCH
 from ..memory.decode.view import View
 from ..memory.image import AddressSpace, Image
 from ..process import processors
@@ -21,9 +22,6 @@ from .decode.system import MiscInfo, SystemInfo
 _ARCHITECTURES = {Machine.AMD64: 9, Machine.I386: 0}
 """PROCESSOR_ARCHITECTURE_* of winnt.h."""
 _VER_PLATFORM_WIN32_NT = 2
-_EPOCH = 11644473600
-"""Seconds from 1601 to 1970."""
-_SECOND = 10_000_000
 _LAST = 0xFFFFFFFF
 _VENDOR = 12
 _FEATURES = 64
@@ -48,7 +46,7 @@ class SystemRecords(NamedTuple):
 
 def seconds(filetime: Optional[int]) -> Optional[int]:
     """Returns a FILETIME in seconds since 1970, None if it does not fit a dump."""
-    found = None if filetime is None else filetime // _SECOND - _EPOCH
+    found = None if filetime is None else filetime // SECOND - UNIX_EPOCH
     return found if found is not None and 0 < found <= _LAST else None
 
 
@@ -128,7 +126,7 @@ def _misc(image: Image, space: AddressSpace, bias: Optional[int], lab: str, lost
         if ticks is None or length is None:
             lost.append(f"Process{name}")
             return None
-        return min(ticks * length // _SECOND, _LAST)
+        return min(ticks * length // SECOND, _LAST)
 
     created = seconds(process["CreateTime.QuadPart"])
     cookie, build = process["Cookie"], lab or None

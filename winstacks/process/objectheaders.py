@@ -19,14 +19,19 @@ from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import MissingMemberError
 from ..memory.image import Image
 from .kernelobjects import IMAGE_FILE_NAME, process_at, thread_at
-from .objectblocks import CREATOR_FLAG, CREATOR_MASK, NAME_MASK, ObjectBlocks
+from .objectblocks import (
+    CREATOR_FLAG,
+    CREATOR_INFO,
+    CREATOR_MASK,
+    NAME_INFO,
+    NAME_MASK,
+    OBJECT_HEADER,
+    ObjectBlocks,
+)
 from .processlist import CidTable, id_differs, process_list
 from .programs import ProgramNames
 from .threadids import ThreadIds
 
-_HEADER = "_OBJECT_HEADER"
-_NAME = "_OBJECT_HEADER_NAME_INFO"
-_CREATOR = "_OBJECT_HEADER_CREATOR_INFO"
 MAX_NAME = 0x1000
 
 _Named = Tuple[Optional[str], Status]
@@ -48,9 +53,9 @@ class ObjectNames:
         self._block_doubt = block_doubt
         self._image = image
         self._memory = image.memory(image.kernel)
-        self._body = self._types[_HEADER].offset("Body")
-        self._info_mask = self._types[_HEADER].first_member("InfoMask")
-        self._name_offset = self._types[_HEADER].first_member("NameInfoOffset")
+        self._body = self._types[OBJECT_HEADER].offset("Body")
+        self._info_mask = self._types[OBJECT_HEADER].first_member("InfoMask")
+        self._name_offset = self._types[OBJECT_HEADER].first_member("NameInfoOffset")
 
     def name(self, kind: str, body: int, info_mask: Optional[int] = None) -> _Named:
         """Returns the name of an object, and why it is missing.
@@ -131,7 +136,7 @@ class ObjectNames:
             distance = None if mask is None else self._distance(mask)
         if not distance:
             return None, _UNREADABLE if distance is None else NOTHING
-        start = header - distance + self._types[_NAME].offset("Name.Length")
+        start = header - distance + self._types[NAME_INFO].offset("Name.Length")
         size = self._memory.pointer_size
         data = self._memory.read(start, 2 * size)
         if data is None:
@@ -146,8 +151,8 @@ class ObjectNames:
         """Returns the distance of the name information before the header, 0 if there is none."""
         if not info_mask & NAME_MASK:
             return 0
-        creator = self._types[_CREATOR].size if info_mask & CREATOR_MASK else 0
-        return self._types[_NAME].size + creator
+        creator = self._types[CREATOR_INFO].size if info_mask & CREATOR_MASK else 0
+        return self._types[NAME_INFO].size + creator
 
 
 _TYPE_OF_TYPES = "Type"
@@ -183,7 +188,7 @@ class Objects:
     """Describes objects by the addresses of their headers; made as `image.service(Objects)`."""
 
     def __init__(self, image: Image) -> None:
-        header = image.types[_HEADER]
+        header = image.types[OBJECT_HEADER]
         self._image = image
         self._memory = image.memory(image.kernel)
         self._names = ObjectNames(image, self._block_doubt)
@@ -197,7 +202,7 @@ class Objects:
         self._key = image.types.find("_OBJECT_TYPE").first_member("Key")
         self._blocks = ObjectBlocks(image)
         if self._info_mask is None and self._flags is None:
-            image.lacks(MissingMemberError(f"{_HEADER} has no member InfoMask or Flags"))
+            image.lacks(MissingMemberError(f"{OBJECT_HEADER} has no member InfoMask or Flags"))
         self._types: Optional[int] = None
         if self._type is None:
             self._types = image.require_symbol("ObTypeIndexTable")
@@ -227,7 +232,7 @@ class Objects:
         if not marked:
             return None if marked is None else ObjectCreator(0, 0)
         try:
-            creator = self._image.types[_CREATOR]
+            creator = self._image.types[CREATOR_INFO]
             pid, index = creator.field("CreatorUniqueProcess"), creator.field("CreatorBackTraceIndex")
         except MissingMemberError as error:
             self._image.lacks(error)
@@ -243,7 +248,7 @@ class Objects:
 
     def references(self, header: int) -> Tuple[Optional[int], Optional[int]]:
         """Returns HandleCount and PointerCount of an object, None where they cannot be read."""
-        view = self._image.at(_HEADER, header)
+        view = self._image.at(OBJECT_HEADER, header)
         return view["HandleCount"], view["PointerCount"]
 
     def header_of(self, body: int) -> int:

@@ -19,7 +19,9 @@ from ..memory.decode.structure import MissingMemberError, Structures
 from ..memory.image import AddressSpace, Image
 
 _LISTS = ("Load", "Memory", "Initialization")
-_LOCKS = ("FastPebLock", "LoaderLock")
+PEB_LOCKS = ("FastPebLock", "LoaderLock")
+"""Members of the PEB that point to a critical section."""
+
 _MOST_KEPT = 64
 """Processes whose structures are kept: if one more comes, all are dropped."""
 
@@ -96,7 +98,7 @@ def _locks(memory: Memory, peb: int, types: Structures) -> int:
     """Returns how many of the PEB's critical sections have debug information that names them."""
     section, debug = types["_RTL_CRITICAL_SECTION"], types["_RTL_CRITICAL_SECTION_DEBUG"]
     count = 0
-    for name in _LOCKS:
+    for name in PEB_LOCKS:
         lock = memory.member(peb, types["_PEB"].first_member(name))
         information = memory.member(lock, section.field("DebugInfo"))
         named = memory.member(information, debug.field("CriticalSection"))

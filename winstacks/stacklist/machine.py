@@ -27,7 +27,7 @@ from ..memory import bulk
 from ..memory.decode.memory import Memory
 from ..memory.decode.status import NOTHING, Status, StatusItem, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
-from ..memory.decode.text import cell, is_time, printable
+from ..memory.decode.text import SECOND, cell, is_time, printable
 from ..memory.image import AddressSpace, Image
 from ..process.processors import MAX_PROCESSORS
 
@@ -37,13 +37,12 @@ is computed from two of them: it must be the same without symbols, and with symb
 _LOW, _HIGH, _AGAIN = range(0, 12, 4)
 """Offsets of LowPart, High1Time and High2Time in a KSYSTEM_TIME."""
 
-_SECOND = 10_000_000
-_MINUTE = 60 * _SECOND
+_MINUTE = 60 * SECOND
 _MAX_BIAS = 24 * 60
 
-_BUILD_MASK = 0xFFFF
+BUILD_MASK = 0xFFFF
 """The bits of NtBuildNumber below the kind of build (free or checked)."""
-_MAX_BUILD_LAB = 128
+MAX_BUILD_LAB = 128
 
 SYSTEM_PROCESSES = frozenset(
     (
@@ -226,7 +225,7 @@ def kernel(image: Image) -> Kernel:
     lab = b"" if address is None else _string(image.memory(image.kernel), address)
     count = _number(image, "KeNumberProcessors")
     return Kernel(
-        build=None if number is None else number & _BUILD_MASK,
+        build=None if number is None else number & BUILD_MASK,
         build_lab=printable(lab.decode("latin-1")),
         product=PRODUCTS.get(shared.number("NtProductType") or 0, ""),
         processors=count if count is not None and 0 < count <= MAX_PROCESSORS else None,
@@ -302,7 +301,7 @@ def _variable(image: Image, size: int, name: str) -> Optional[int]:
 
 def _string(memory: Memory, address: int) -> bytes:
     """Returns the bytes of a string up to its end; empty if the end is not found."""
-    text, end, _ = b"".join(_pieces(memory, address, _MAX_BUILD_LAB)).partition(b"\0")
+    text, end, _ = b"".join(_pieces(memory, address, MAX_BUILD_LAB)).partition(b"\0")
     return text if end else b""
 
 

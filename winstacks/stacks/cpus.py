@@ -22,7 +22,6 @@ from typing import (
     Optional,
     Sequence,
     Tuple,
-    TypeVar,
     Union,
 )
 
@@ -49,6 +48,7 @@ from .decode.registers import Registers, Registers32
 from .decode.registers_arm64 import RegistersArm64
 from .decode.surroundings import Surroundings
 from .decode.walk import Walker
+from .decode.walkstep import R
 
 Range = Tuple[int, int]
 
@@ -57,8 +57,6 @@ KnownTrapFrames = Mapping[int, Optional[AnyRegisters]]
 ARM64: addresses of trap frames, each with its registers."""
 
 NO_TRAPS: KnownTrapFrames = {}
-
-R = TypeVar("R", Registers, Registers32, RegistersArm64)
 
 
 class WalkContext:

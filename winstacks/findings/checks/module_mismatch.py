@@ -17,7 +17,7 @@ from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.text import cell, file_name
 from ...memory.image import AddressSpace, Image
 from ...names.decode import exports
-from ...names.decode.pe import HeaderError, Headers, read_codeview, read_headers
+from ...names.decode.pe import DIRECTORY_COM_DESCRIPTOR, HeaderError, Headers, read_codeview, read_headers
 from ...names.imagereader import ImageReader
 from ...names.loaderlists import module_lists
 from ...names.usermodules import fits_mapping
@@ -52,7 +52,6 @@ _DAMAGED = "the loader's lists cannot be followed"
 
 _NO_LISTS = "the file has no list of modules"
 
-_COM_DESCRIPTOR = 14
 _COR20 = 0x48
 _OF_DOT_NET = ("clr", "coreclr", "mscorwks", "mono", "mono-2.0-sgen", "mono-2.0-bdwgc")
 """Names of RUNTIMES that map .NET images without the loader."""
@@ -228,7 +227,7 @@ def _is_hotpatch(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> b
 def _is_managed(read: Callable[[int, int], Optional[bytes]]) -> bool:
     """Returns whether an image has a COR20 header."""
     try:
-        return read_headers(read).directory(_COM_DESCRIPTOR)[1] >= _COR20
+        return read_headers(read).directory(DIRECTORY_COM_DESCRIPTOR)[1] >= _COR20
     except HeaderError:
         return False
 

@@ -26,6 +26,7 @@ from ...memory.decode import ranges
 from ...memory.decode.memory import Memory
 from ...memory.decode.ranges import span_at
 from ...memory.decode.structure import integers
+from ...names.decode.pe import MEM_WRITE
 from ...names.registeredtables import CodeRange
 from ...names.symbolizer import AddressNamer, KnownModule
 from ...process.regions import Region
@@ -57,8 +58,6 @@ _PROGRAM = ".exe"
 _V8 = "process_wide_code_range_"
 _CAGE = 16
 """Number of words of a CodeRange in which its address and size are searched for."""
-_WRITABLE = 1 << 31
-"""IMAGE_SCN_MEM_WRITE."""
 
 
 class _Field(NamedTuple):
@@ -192,7 +191,7 @@ class CodeLists:
         remaining = MAX_VARIABLES
         for section in known_module.image.sections:
             length = min(section.end - section.start, remaining)
-            if not section.characteristics & _WRITABLE or length <= 0:
+            if not section.characteristics & MEM_WRITE or length <= 0:
                 continue
             remaining -= length
             for _, data in self._memory.load(known_module.module.base + section.start, length).runs:

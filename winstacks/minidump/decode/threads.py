@@ -15,6 +15,7 @@ from typing import Annotated, Iterator, List, NamedTuple, Optional, Sequence, Tu
 from ...memory.decode.declared import STRING64, ULONG, ULONGLONG, Declared
 from ...memory.decode.status import NOTHING, Status, StatusItem, contradicted, naming, status
 from ...memory.decode.statuscodes import StatusCode
+from ...traps.decode.record import MAX_PARAMETERS
 from .contexts import DECISIVE_BYTES, sizes_agree
 from .dumpfile import Location, Minidump, overlapping
 from .lists import LIST_HEADER, read_counted_list, read_headed_list
@@ -27,9 +28,6 @@ MAX_THREADS_OF_DUMP = 0x20000
 MAX_CONTEXT = 0x10000
 """Greatest number of bytes of a context that are read: the longest, with all of XSTATE, has less than
 0x4000."""
-
-MAX_PARAMETERS = 15
-"""EXCEPTION_MAXIMUM_PARAMETERS."""
 
 EXITED_THREAD = 4
 """MINIDUMP_THREAD_INFO_EXITED_THREAD."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import abc
 import struct
-from typing import Collection, Dict, FrozenSet, Generic, List, Optional, Tuple, TypeVar, Union
+from typing import Collection, Dict, FrozenSet, Generic, List, Optional, Tuple, Union
 
 from ...columns.words import LEAF, TRAP, UNWIND
 from ...memory.decode.memo import Kept
@@ -29,15 +29,13 @@ from .frames import (
     UserTransition,
     is_call,
 )
-from .registers import MASK, Registers, Registers32
+from .registers import MASK, Registers
 from .registers_arm64 import RegistersArm64
 from .scan import MAX_CANDIDATES, Scan
 from .surroundings import UNKNOWN, Surroundings
-from .walkstep import WalkStep
+from .walkstep import R, WalkStep
 
 __all__ = ["NO_MEMORY", "WalkStep", "Walker"]
-
-R = TypeVar("R", Registers, Registers32, RegistersArm64)
 
 _FINAL = (StatusCode.OTHER_ARCHITECTURE,)
 """Reasons that end a walk without a scan: a guess by the rules of this machine would be worth nothing."""

@@ -22,7 +22,7 @@ from ...memory.decode.memory import ReadMemory
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import Structures
 from ...names.decode.functiontable import MOST_DERIVED
-from ...names.decode.functiontable_arm64 import FunctionTableArm64
+from ...names.decode.functiontable_arm64 import ISLAND_SIZE, FunctionTableArm64
 from ...names.decode.hybrid import X64
 from ...names.decode.pointers_arm64 import strip
 from ...names.decode.unwind_arm64 import (
@@ -53,7 +53,6 @@ from .surroundings import UNKNOWN, Surroundings
 from .walk import Walker, WalkStep
 
 _SLOT = 8
-_ISLAND_SIZE = 3 * INSTRUCTION
 _USER_LEVEL = 0xC
 """Bits of Spsr and Cpsr that are 0 for code of user mode: the exception level."""
 
@@ -390,7 +389,7 @@ def _rule_at(
     """
     entry = table.find_entry(rva)
     if entry is not None and entry.unwind & FLAG_MASK == ISLAND:
-        code = image.read_rva(entry.begin, _ISLAND_SIZE)
+        code = image.read_rva(entry.begin, ISLAND_SIZE)
         target = None if code is None else code_arm64.island_target(code, entry.begin)
         if target is None:
             missing = code is None

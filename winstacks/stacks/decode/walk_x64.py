@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import List, Mapping, Optional
 
 from ...columns.words import LEAF, SCAN, TRAP, UNWIND
-from ...memory.decode.machine import Machine
+from ...memory.decode.machine import KERNEL_HALF, Machine
 from ...memory.decode.memo import Kept
 from ...memory.decode.memory import ReadMemory
 from ...memory.decode.statuscodes import StatusCode
@@ -17,6 +17,7 @@ from ...names.decode.hybrid import ARM64, ARM64EC
 from ...names.decode.unwindinfo import UnwindDataError
 from .calls_x64 import CodePlace, Site, effect_at, rule_at
 from .frames import (
+    ENTERING,
     CodeImage,
     FindImage,
     Frame,
@@ -40,12 +41,6 @@ _CS = 8
 
 _NEAR_CALL = 5
 """Length of the most common call, in bytes."""
-
-_ENTERING = (b"\x0f\x05", b"\xcd\x2e")
-"""syscall, int 2Eh (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2)."""
-
-_KERNEL_HALF = 1 << 63
-"""The bit that is set in every kernel address."""
 
 
 class Walker64(Walker[Registers]):
@@ -184,7 +179,7 @@ class Walker64(Walker[Registers]):
             if not ip:
                 return None
             following, no_return = sites.get(ip) or self._site(ip)
-            if no_return or not sp < to <= limit or (ip ^ to) & _KERNEL_HALF:
+            if no_return or not sp < to <= limit or (ip ^ to) & KERNEL_HALF:
                 break
             general = effect.general((*general, *slots, to, None))
             for number, slot in effect.xmm:
@@ -290,9 +285,9 @@ class Walker64(Walker[Registers]):
         A stub does not move the stack pointer: the top slot is the return address, in unmodified Windows code
         whatever the slot holds.
         """
-        size = len(_ENTERING[0])
+        size = len(ENTERING[0])
         codes = (code_at(self._find_image, self._read, start, size) for start in (ip - size, ip))
-        return any(code is not None and bytes(code) in _ENTERING for code in codes)
+        return any(code is not None and bytes(code) in ENTERING for code in codes)
 
     def _is_unchanged(self, ip: int) -> bool:
         """Returns whether an address is in unmodified Windows code."""
@@ -346,7 +341,7 @@ class Walker64(Walker[Registers]):
             pairs = zip(registers.general, saved.general)
             registers = registers._replace(general=tuple(a if a is not None else b for a, b in pairs))
         border = None
-        cs = self.read_stack(machine_frame + _CS) if machine_frame & _KERNEL_HALF else None
+        cs = self.read_stack(machine_frame + _CS) if machine_frame & KERNEL_HALF else None
         if cs is not None and cs & 3:
             border = UserTransition(machine_frame, registers.ip, registers.sp, cs & 0xFFFF, registers)
         return WalkStep(registers, TRAP, True, doubt, trap=machine_frame, border=border, remark=remark)
@@ -354,4 +349,4 @@ class Walker64(Walker[Registers]):
 
 def _other_half(ip: int, sp: int) -> bool:
     """Returns whether an address other than 0 lies in the half that has no code of a stack."""
-    return bool(ip and (ip ^ sp) & _KERNEL_HALF)
+    return bool(ip and (ip ^ sp) & KERNEL_HALF)
