@@ -28,11 +28,7 @@ _MOST = 512
 
 
 def of_table(image: Image, space: AddressSpace) -> Iterator[Callback]:
-    """Yields the entries of a process's table that lead elsewhere than most, and a row if it cannot be read.
-
-    Args:
-        space: a half of a process
-    """
+    """Yields the entries of a process's table that lead elsewhere than most, and a row if it cannot be read."""
     memory = image.memory(space)
     field = user_types(image, space).find("_PEB").first_member("KernelCallbackTable")
     table = memory.member(space.peb, field)

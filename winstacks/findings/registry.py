@@ -100,7 +100,6 @@ class FindingOrder(NamedTuple):
 
     Attributes:
         process: layer and _EPROCESS of the process
-        program: name of the process
         agrees: whether the finding counts as agreement on its process: findings above `low` do
         explained: how far it is explained, if it is `low`; see `Finding.explained`
     """

@@ -50,7 +50,6 @@ class HandleEvent(NamedTuple):
         object: the object that the handle names now; None if it names none
         leak: whether the handle was opened and, as far as is known, is still open
         status: faults of the event or its stack; empty for none
-        stack: frames of kernel and user mode
     """
 
     space: AddressSpace

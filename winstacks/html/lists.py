@@ -103,11 +103,7 @@ class PageLists:
         self._threads.append({**owner, **facts})
 
     def heap(self, size: int, blocks: int, process: str, frames: Frames, status: str) -> None:
-        """Adds a trace of heap blocks.
-
-        Args:
-            size: bytes of the blocks
-        """
+        """Adds a trace of heap blocks."""
         self._heaps.append((size, blocks, process, frames, status))
         if len(self._heaps) > 2 * MAX_HEAPS:
             self._cut_heaps()

@@ -119,7 +119,6 @@ class Image:
 
     Attributes:
         machine: the machine; the space of a process of another bitness has its own
-        arch: the machine as in the column Arch
         table_name: name of the kernel's symbol table, empty if no kernel can be walked
         base: canonical address of the kernel, 0 without a kernel
         threads_only: whether the input has stacks of threads only, without the records of Windows: databases,

@@ -88,7 +88,6 @@ class ProcessDump:
         lost: members whose value is not in the image
         head: all bytes before the memory
         unread_rva: offset in `head` of the 8 bytes that count the unreadable bytes of memory
-        status: faults of the dump as a whole
     """
 
     def __init__(

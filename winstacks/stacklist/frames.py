@@ -52,7 +52,6 @@ class FrameDetails(NamedTuple):
     Attributes:
         protection: protection of the memory, as its VAD states it
         module: name of its module, as in Symbol; None if it is in no module
-        rva: the address relative to the module's base
         displacement: bytes from the function's start
     """
 

@@ -69,7 +69,6 @@ class Clock(NamedTuple):
 
     Attributes:
         capture_time: SystemTime: time of the clock when its page was acquired
-        boot_time: time at which Windows was started
         source: source of `boot_time`: BOOT_TIME or INTERRUPT_TIME, empty without one
         counted_by: boot time as SystemTime minus InterruptTime, which needs no symbol of the kernel; None if
             either is unknown or wrong

@@ -61,7 +61,6 @@ def elements(
         end: end of the stream that has the array
         count, size: number and size of the structures, as the stream claims
         form: the structure; an older version of it has at least `least` bytes
-        limit: greatest number of structures that are read
         member: name of the member that has the count
         take: makes many structures of the values that `struct` unpacked of each
 

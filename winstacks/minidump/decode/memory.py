@@ -125,8 +125,6 @@ def with_ranges(dump: Minidump, known: List[MemoryRange], more: Iterable[MemoryR
 
     Args:
         dump: the file, which limits the ranges
-        known: ranges, sorted and disjoint
-        more: ranges that count where the others have nothing
     """
     found, _, _ = _cut(dump, more)
     if not found:

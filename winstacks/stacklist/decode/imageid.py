@@ -39,7 +39,6 @@ class ImageContent(NamedTuple):
     """The content of a file as Volatility's layers read it: packed data is decompressed.
 
     Attributes:
-        size: length in bytes
         read: returns b"" for a range that cannot be read
     """
 

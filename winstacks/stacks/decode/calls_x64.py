@@ -36,7 +36,6 @@ class Effect:
 
     Attributes:
         start: offset of the first byte to read
-        size: number of bytes to read
         unpack: function of bytes and the position of the read in them; returns the slots
         xmm: pairs of a register number and its slot index
         general: function of 16 registers, the slots, the new stack pointer and None, concatenated; returns
