@@ -19,7 +19,7 @@ from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import integers
 from ..memory.image import AddressSpace, Image
 from ..process.regions import Region
-from ..process.usertypes import user_types
+from ..process.usertypes import peb_at
 from ..process.vads import regions
 from .callback import KERNEL_CALLBACK, Callback
 
@@ -28,10 +28,9 @@ _MOST = 512
 
 
 def of_table(image: Image, space: AddressSpace) -> Iterator[Callback]:
-    """Yields the entries of a process's table that lead elsewhere than most, and a row if it cannot be read."""
+    """Yields the entries of a process's table that lead elsewhere than most; a row if it cannot be read."""
     memory = image.memory(space)
-    field = user_types(image, space).find("_PEB").first_member("KernelCallbackTable")
-    table = memory.member(space.peb, field)
+    table = peb_at(image, space)["KernelCallbackTable"]
     if not table or not space.layer_name:
         return
     size = memory.pointer_size

@@ -29,7 +29,7 @@ from ..memory.decode.text import counted
 from ..memory.image import AddressSpace, Image
 from ..process import globalflag
 from ..process.decode import globalflags
-from ..process.usertypes import user_types
+from ..process.usertypes import peb_at
 from ..process.vads import regions
 from ..tracedb.decode.layout import HeapLogLayout
 from ..tracedb.decode.recorded import RecordedStack, recorded_stack
@@ -123,12 +123,8 @@ def list_contradicted(image: Image, space: AddressSpace, where: HeapSpace) -> St
 
 def _read_list(image: Image, space: AddressSpace) -> Tuple[Optional[int], Optional[int], Optional[int]]:
     """Returns NumberOfHeaps, ProcessHeaps and ProcessHeap of a PEB; a value that is not present is None."""
-    if not space.peb:
-        return None, None, None
-    memory, peb = image.memory(space), user_types(image, space)["_PEB"]
-    fields = [peb.field(name) for name in ("NumberOfHeaps", "ProcessHeaps", "ProcessHeap")]
-    number, array, default = (memory.member(space.peb, field) for field in fields)
-    return number, array, default
+    peb = peb_at(image, space)
+    return peb["NumberOfHeaps"], peb["ProcessHeaps"], peb["ProcessHeap"]
 
 
 def _mapped(image: Image, space: AddressSpace, ranges: Sequence[Range]) -> Tuple[List[Range], int]:

@@ -25,7 +25,7 @@ from ..process.decode.globalflags import FLG_USER_STACK_TRACE_DB
 from ..process.kernelobjects import WOW64_PROCESS
 from ..process.processlist import process_member
 from ..process.spaces import AddressSpaces
-from ..process.usertypes import PEB_LOCKS, user_types
+from ..process.usertypes import PEB_LOCKS, peb_at, user_types
 from .decode.criticalsection import CriticalSection, DebugInfo, SectionLayout, is_pair
 
 vollog = logging.getLogger(__name__)
@@ -98,8 +98,8 @@ class SectionMemory:
         has_high = wide_indices(space) if debug is None else debug.has("CreatorBackTraceIndexHigh")
         self.layout = SectionLayout(types, bool(has_high))
         self.read, self.links, self.pointer = memory.read, memory.links, memory.pointer
-        places = map(types["_PEB"].first_member, PEB_LOCKS) if space.peb else ()
-        self.peb_locks = [space.peb + place.offset for place in places if place is not None]
+        places = map(peb_at(image, space).place, PEB_LOCKS)
+        self.peb_locks = [place for place in places if place is not None]
 
     def pair(self, link: int) -> Optional[SectionPair]:
         """Returns the debug information with ProcessLocksList at an address, and its section, or None."""
@@ -202,8 +202,7 @@ class SectionLists:
         if not flags & FLG_USER_STACK_TRACE_DB:
             return False
         if ntdll is None:
-            ldr = user_types(self._image, space)["_PEB"].field("Ldr")
-            listed = self._image.memory(space).member(space.peb, ldr) != 0
+            listed = peb_at(self._image, space)["Ldr"] != 0
             return listed and not self._image.service(module_lists).process_modules(space)[1]
         head = ntdll.address_of(SYMBOL)
         if head is None and self._ntdlls.data(ntdll)[1] > 0:

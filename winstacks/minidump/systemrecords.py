@@ -15,7 +15,7 @@ from ..memory.decode.text import SECOND, UNIX_EPOCH
 from ..memory.decode.view import View
 from ..memory.image import AddressSpace, Image
 from ..process import processors
-from ..process.usertypes import user_types
+from ..process.usertypes import peb_at
 from ..stacklist.machine import machine_facts
 from .decode.system import MiscInfo, SystemInfo
 
@@ -110,16 +110,13 @@ def _cpu(image: Image, machine: Machine, shared: View, kprcb: View, lost: List[s
 
 def _service_pack(image: Image, space: AddressSpace) -> Optional[str]:
     """Returns CSDVersion of the PEB, empty without a service pack; None if it cannot be read."""
-    member = user_types(image, space)["_PEB"].first_member("CSDVersion.Length", "CSDVersion")
-    if not (member and space.peb):
-        return None
-    return image.memory(space).unicode_string_at(space.peb + member.offset, _MAX_CSD)
+    place = peb_at(image, space).place("CSDVersion.Length", "CSDVersion")
+    return None if place is None else image.memory(space).unicode_string_at(place, _MAX_CSD)
 
 
 def _misc(image: Image, space: AddressSpace, bias: Optional[int], lab: str, lost: List[str]) -> MiscInfo:
     process = image.at("_EPROCESS", space.eprocess)
-    tick = image.symbol("KeMaximumIncrement")
-    length = image.memory(image.kernel).number(tick, 4) if tick else None
+    length = image.memory(image.kernel).number(image.symbol("KeMaximumIncrement"), 4)
 
     def spent(name: str) -> Optional[int]:
         ticks = process[f"Pcb.{name}"]

@@ -16,6 +16,7 @@ from typing import Sequence
 from ..memory.decode.memo import Memo
 from ..memory.decode.memory import Memory
 from ..memory.decode.structure import MissingMemberError, Structures
+from ..memory.decode.view import View
 from ..memory.image import AddressSpace, Image
 
 _LISTS = ("Load", "Memory", "Initialization")
@@ -33,6 +34,11 @@ def user_types(image: Image, space: AddressSpace) -> Structures:
         space: a half of a process; the kernel gets the structures of its bitness
     """
     return image.service(UserTypes).types_of(space)
+
+
+def peb_at(image: Image, space: AddressSpace) -> View:
+    """Returns the PEB of one half of a process."""
+    return View(image.memory(space), user_types(image, space).find("_PEB"), space.peb, image.lacks)
 
 
 def with_teb(image: Image, space: AddressSpace, teb: int) -> Structures:

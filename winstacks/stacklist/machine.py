@@ -28,6 +28,7 @@ from ..memory.decode.memory import Memory
 from ..memory.decode.status import NOTHING, Status, StatusItem, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import SECOND, cell, is_time, printable
+from ..memory.decode.view import View
 from ..memory.image import AddressSpace, Image
 from ..process.processors import MAX_PROCESSORS
 
@@ -199,7 +200,7 @@ def clock(image: Image) -> Clock:
         counted = None
         wrong.append("InterruptTime")
     boot, source = counted, "" if counted is None else INTERRUPT_TIME
-    boot_variable = _variable(image, 8, "KeBootTime")
+    boot_variable = image.memory(image.kernel).number(image.symbol("KeBootTime"), 8)
     if boot_variable and is_time(boot_variable) and boot_variable <= (now or boot_variable):
         boot, source = boot_variable, BOOT_TIME
     elif boot_variable:
@@ -253,15 +254,15 @@ class _SharedData:
     def __init__(self, image: Image) -> None:
         self.unreadable = False
         self.torn: List[str] = []
-        self._structure = image.types.first_structure("_KUSER_SHARED_DATA")
-        if self._structure is None:
+        self._structure = image.types.find("_KUSER_SHARED_DATA")
+        if not self._structure.known:
             image.lacks("_KUSER_SHARED_DATA")
         self._memory = image.memory(image.kernel)
         self._address = image.machine.shared_data
 
     def number(self, path: str) -> Optional[int]:
         """Returns a member; None if the structure lacks it, or it cannot be read."""
-        field = None if self._structure is None else self._structure.first_member(path)
+        field = self._structure.first_member(path)
         if field is None:
             return None
         value = self._memory.member(self._address, field)
@@ -289,13 +290,7 @@ def _minutes(bias: int) -> Optional[int]:
 
 def _number(image: Image, name: str) -> Optional[int]:
     """Returns the value of a variable that every kernel has."""
-    address = image.require_symbol(name)
-    return None if address is None else image.memory(image.kernel).number(address, 4)
-
-
-def _variable(image: Image, size: int, name: str) -> Optional[int]:
-    address = image.symbol(name)
-    return None if address is None else image.memory(image.kernel).number(address, size)
+    return image.memory(image.kernel).number(image.require_symbol(name), 4)
 
 
 def _string(memory: Memory, address: int) -> bytes:
@@ -315,19 +310,12 @@ def _pieces(memory: Memory, address: int, most: int) -> Iterator[bytes]:
 
 def _named_by(image: Image, space: AddressSpace) -> str:
     """Returns the computer's name in the environment of a process of session 0, else an empty text."""
-    peb, block = (
-        image.types.first_structure("_PEB"),
-        image.types.first_structure("_RTL_USER_PROCESS_PARAMETERS"),
-    )
-    if peb is None or block is None:
+    memory, types = image.memory(space), image.types
+    peb = View(memory, types.find("_PEB"), space.peb, image.lacks)
+    if peb["SessionId"] != 0:
         return ""
-    session, pointer = peb.first_member("SessionId"), peb.first_member("ProcessParameters")
-    environment = block.first_member("Environment")
-    memory = image.memory(space)
-    if session is None or pointer is None or environment is None or memory.member(space.peb, session) != 0:
-        return ""
-    parameters = memory.member(space.peb, pointer)
-    start = memory.member(parameters, environment) if parameters else None
+    block = types.find("_RTL_USER_PROCESS_PARAMETERS")
+    start = View(memory, block, peb["ProcessParameters"], image.lacks)["Environment"]
     for variable in _environment(memory, start or 0):
         if variable.upper().startswith(_VARIABLE):
             return cell(variable[len(_VARIABLE) :], _MAX_NAME)

@@ -236,15 +236,10 @@ def _file_is_gone(image: Image, vad: Region) -> str:
     """Returns what is wrong with the file of a mapped image; empty if nothing is, or it cannot be read."""
     if image.service(regions).file_name(vad.control_area) == "":
         return "the file of the image has no name"
-    control, file = image.types.first_structure("_CONTROL_AREA"), image.types.first_structure("_FILE_OBJECT")
-    pointer = control and control.first_member("FilePointer.Value", "FilePointer.Object", "FilePointer")
-    pending = file and file.first_member("DeletePending")
-    if not pointer or not pending:
-        return ""
-    memory = image.memory(image.kernel)
-    value = memory.pointer(vad.control_area + pointer.offset)
+    area = image.at("_CONTROL_AREA", vad.control_area)
+    value = area.first("FilePointer.Value", "FilePointer.Object", "FilePointer") or 0
     # The low bits of an EX_FAST_REF count references.
-    deleted = value and memory.member(value & ~(2 * memory.pointer_size - 1), pending)
+    deleted = image.at("_FILE_OBJECT", value & ~(2 * image.pointer_size - 1))["DeletePending"]
     return "the file of the image is about to be deleted" if deleted else ""
 
 
