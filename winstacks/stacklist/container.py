@@ -134,4 +134,4 @@ def _structures(image: Image, processes: Iterable[int]) -> Iterator[int]:
             if link and entry is not None:
                 yield link - entry.offset
     for ethread in ids.threads if stack is not None else ():
-        yield (memory.member(ethread, stack) if stack is not None else None) or ethread
+        yield memory.member(ethread, stack) or ethread

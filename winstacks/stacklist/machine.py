@@ -254,19 +254,16 @@ class _SharedData:
     def __init__(self, image: Image) -> None:
         self.unreadable = False
         self.torn: List[str] = []
-        self._structure = image.types.find("_KUSER_SHARED_DATA")
-        if not self._structure.known:
+        self._shared = image.at("_KUSER_SHARED_DATA", image.machine.shared_data)
+        if not self._shared.structure.known:
             image.lacks("_KUSER_SHARED_DATA")
         self._memory = image.memory(image.kernel)
         self._address = image.machine.shared_data
 
     def number(self, path: str) -> Optional[int]:
         """Returns a member; None if the structure lacks it, or it cannot be read."""
-        field = self._structure.first_member(path)
-        if field is None:
-            return None
-        value = self._memory.member(self._address, field)
-        self.unreadable = self.unreadable or value is None
+        value = self._shared[path]
+        self.unreadable = self.unreadable or (value is None and self._shared.structure.has(path))
         return value
 
     def time(self, name: str) -> Optional[int]:
