@@ -13,10 +13,11 @@ import random
 import statistics
 import struct
 import time
-from typing import Callable, Dict, List, Optional, Tuple
+from typing import Callable, List, Optional, Tuple
 
+from winstacks.memory.decode.memo import Kept
 from winstacks.memory.decode.structure import Structures
-from winstacks.names.decode.functiontable import FunctionTable
+from winstacks.names.decode.functiontable import MOST_DERIVED, FunctionTable
 from winstacks.names.decode.functiontable_arm64 import FunctionTableArm64
 from winstacks.stacks.decode.calls_x64 import Site
 from winstacks.stacks.decode.frames import CodeImage, StackWalk
@@ -83,7 +84,7 @@ def _x64(saves: Saves, calls: List[int]) -> Walk:
         program.put(sp, 0 if caller is None else program.ip(caller))
         sp += 8
     image = _image(program, FunctionTable.from_bytes(b"".join(entries), program.read_rva))
-    sites: Dict[int, Site] = {}
+    sites: Kept[int, Site] = Kept(MOST_DERIVED)
     start = Registers.from_known(program.ip(calls[0]), top, {"Rbp": 5, "Rbx": 3})
     return lambda: Walker64(image, program.read, sites=sites).walk(start, False, [(LOW, HIGH)])
 
@@ -104,7 +105,7 @@ def _arm64(saves: Saves, calls: List[int]) -> Walk:
         program.put(sp + 8, 0 if caller is None else program.ip(caller))
         sp = following
     image = _image(program, FunctionTableArm64.from_bytes(b"".join(entries), program.read_rva))
-    sites: Dict[int, SiteArm64] = {}
+    sites: Kept[int, SiteArm64] = Kept(MOST_DERIVED)
     start = RegistersArm64.from_known(program.ip(calls[0]), top, {"Fp": top, "X19": 19})
     types = Structures(lambda name: None)
     return lambda: WalkerArm64(image, program.read, types, sites=sites).walk(start, False, [(LOW, HIGH)])

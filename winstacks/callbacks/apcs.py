@@ -14,10 +14,10 @@ from typing import Callable, Iterator, List, NamedTuple, Optional, Tuple
 
 from ..memory.decode import links
 from ..memory.decode.memo import Memo
+from ..memory.decode.ranges import span_at
 from ..memory.decode.status import NOTHING, Status, status
 from ..memory.decode.view import View
 from ..memory.image import AddressSpace, Image
-from ..names.usermodules import vad_at
 from ..process.kernelobjects import process_type, thread_type
 from ..process.processlist import process_list
 from ..process.regions import Region
@@ -85,7 +85,7 @@ class QueuedApcs:
                 return ()
             if not known:
                 known.extend(self._image.service(regions).list_regions(space)[0])
-            called = vad_at(known, context)
+            called = span_at(known, context)
             return (context, routine) if called is not None and called.executable else (routine,)
 
         yield from self._called(space.eprocess, in_process)

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import Iterator, List, Optional
 
+from ..memory.decode.ranges import span_at
 from ..memory.decode.status import status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import integers
 from ..memory.image import AddressSpace, Image
-from ..names.usermodules import vad_at
 from ..process.regions import Region
-from ..process.usertypes import user_types
+from ..process.usertypes import peb_at
 from ..process.vads import regions
 from .callback import KERNEL_CALLBACK, Callback
 
@@ -28,14 +28,9 @@ _MOST = 512
 
 
 def of_table(image: Image, space: AddressSpace) -> Iterator[Callback]:
-    """Yields the entries of a process's table that lead elsewhere than most, and a row if it cannot be read.
-
-    Args:
-        space: a half of a process
-    """
+    """Yields the entries of a process's table that lead elsewhere than most; a row if it cannot be read."""
     memory = image.memory(space)
-    field = user_types(image, space).find("_PEB").first_member("KernelCallbackTable")
-    table = memory.member(space.peb, field)
+    table = peb_at(image, space)["KernelCallbackTable"]
     if not table or not space.layer_name:
         return
     size = memory.pointer_size
@@ -46,7 +41,7 @@ def of_table(image: Image, space: AddressSpace) -> Iterator[Callback]:
     for number in range(_MOST):
         value = data.read(table + number * size, size)
         address = None if value is None else integers(bytes(value), size)[0]
-        region = None if not address else vad_at(known, address)
+        region = None if not address else span_at(known, address)
         if address is None or region is None or not region.executable:
             break
         entries.append(address)

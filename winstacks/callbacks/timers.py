@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Dict, Iterator, List, Optional, Tuple
 
 from ..columns.words import TIMER
-from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.status import NOTHING, Status, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.view import View
 from ..memory.image import Image
@@ -114,7 +114,7 @@ class KernelTimers:
         if routine is None:
             return None
         sound = any(is_type(kind, known) for known in _TIMER_OBJECTS)
-        return Callback(TIMER, address, (routine,), NOTHING if sound else _contradicted(_TYPE))
+        return Callback(TIMER, address, (routine,), NOTHING if sound else contradicted(_TYPE))
 
     def _dpc_of(self, stored: int, timer: int) -> int:
         """Returns the address of a timer's DPC, as it is stored or decoded; 0 if the timer has none.
@@ -150,7 +150,7 @@ class KernelTimers:
         nodes, faults, place = self._nodes(queue)
         depth = queue[_DEPTH]
         if not faults and depth is not None and depth != len(nodes):
-            faults = _contradicted(_DEPTH)
+            faults = contradicted(_DEPTH)
         routines = [(node - self._queued, self._routine(node - self._queued)) for node in nodes]
         found: List[Callback] = [Callback(DPC, dpc, (routine,)) for dpc, routine in routines if routine]
         yield from found
@@ -171,7 +171,3 @@ class KernelTimers:
         if self._memory.links(head) == (0, 0):
             return (), NOTHING, head
         return (*self._lists.follow(head), head)
-
-
-def _contradicted(member: str) -> Status:
-    return status(StatusItem(StatusCode.CONTRADICTED, members=(member,)))

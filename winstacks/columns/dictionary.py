@@ -51,7 +51,6 @@ class Column(NamedTuple):
 
     Attributes:
         name: name of the column; in the flat tables not a reserved word of SQL
-        meaning: one sentence
         nullable: whether a row of a flat table may lack a value. In any other grid a cell may be absent
         values: the only words that the column may hold, each with its meaning; empty if any value is possible
     """

@@ -19,11 +19,11 @@ from ..heaps.decode.totals import ProcessTotal
 from ..heaps.decode.umdh import UNKNOWN, Change, Growth, Total
 from ..heaps.lister import Heaps
 from ..heaps.umdh_log import loaded_modules, log_of
+from ..memory.decode.ranges import span_at
 from ..memory.decode.status import status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import counted
 from ..memory.image import AddressSpace
-from ..names.usermodules import vad_at
 from ..process.vads import regions
 from ..rows import plugin
 from ..rows.command import Command
@@ -136,7 +136,7 @@ class HeapTraces(Command[AddressSpace, Listed]):
         An address in no region has an empty one.
         """
         listed, whole = self.image.service(regions).list_regions(space)
-        found = vad_at(listed, address)
+        found = span_at(listed, address)
         if found is not None:
             return found.start, found.end
         return (address, address) if whole else None

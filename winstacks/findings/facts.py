@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import bisect
 import functools
 from typing import (
     Any,
@@ -27,12 +26,12 @@ from ..memory import bulk
 from ..memory.decode import pagetable
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
+from ..memory.decode.ranges import span_at
 from ..memory.decode.text import ShortText, short_of
 from ..memory.image import AddressSpace
 from ..memory.pagetables import PageTables
 from ..names import registeredtables
 from ..names.imagereader import ImageReader
-from ..names.placemap import END
 from ..names.registeredtables import CodeRange
 from ..names.symbolizer import AddressNamer, Symbolizer
 from ..process.dynamictables import dynamic_tables
@@ -87,12 +86,6 @@ def list_in_words(found: Sequence[str]) -> str:
     """Returns the first of several things in words, and the number of the others."""
     more = len(found) - _NAMED
     return ", ".join(found[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def _within(ranges: Sequence[CodeRange], address: int) -> Optional[CodeRange]:
-    """Returns the range that holds an address, None if none does; `ranges` ascend."""
-    place = bisect.bisect_right(ranges, (address, END)) - 1
-    return ranges[place] if place >= 0 and address < ranges[place].end else None
 
 
 class Page(NamedTuple):
@@ -200,7 +193,7 @@ class CheckFacts:
         """Returns the page of an address; None if it is not in memory, or the dump does not list it."""
         if not self.image.table_name:
             vad = self.vad(space, address)
-            pages = None if vad is None else vad.pages_at(address)
+            pages = None if vad is None else span_at(vad.pages, address)
             return None if pages is None else Page(pages.executable, protection=pages.protection_name)
         return self._pages[str(self.image.layer_of(space).name), address // pagetable.PAGE_SIZE]
 
@@ -241,8 +234,8 @@ class CheckFacts:
         if space.kernel or not space.layer_name:
             return None
         tables = self._tables_of(space)
-        tabled = None if tables is None else _within(tables.ranges, address)
-        return tabled or _within(self._listed[space], address)
+        tabled = None if tables is None else span_at(tables.ranges, address)
+        return tabled or span_at(self._listed[space], address)
 
     def _of_lists(self, space: AddressSpace) -> List[CodeRange]:
         """Returns the ranges in the runtimes' own lists."""

@@ -100,7 +100,6 @@ class FindingOrder(NamedTuple):
 
     Attributes:
         process: layer and _EPROCESS of the process
-        program: name of the process
         agrees: whether the finding counts as agreement on its process: findings above `low` do
         explained: how far it is explained, if it is `low`; see `Finding.explained`
     """
@@ -203,14 +202,12 @@ class _Gathering:
             return
         if not self.ran:
             yield Outcome(self.check, None, reason=f"{_SELECTED if facts.pids else ''}{self.check.needs}")
-        for reason in facts.image.possible((self.check.unchecked or self._left_out)(facts)):
+        unchecked = self.check.unchecked
+        left_out = facts.left_out(self.check.name) if unchecked is None else unchecked(facts)
+        for reason in facts.image.possible(left_out):
             yield Outcome(self.check, None, reason=reason)
         if self.cut:
             yield Outcome(self.check, None, reason=_CUT)
-
-    def _left_out(self, facts: CheckFacts) -> Iterator[str]:
-        """Yields the parts of the check that it reported to the facts as left out."""
-        return facts.left_out(self.check.name)
 
 
 def _impossible(check: Check, image: Image) -> str:

@@ -22,6 +22,7 @@ from typing import Iterator, List, NamedTuple, Optional, Set, Tuple, Union
 
 from ..columns.words import KERNEL, USER
 from ..memory.decode import pagetable
+from ..memory.decode.machine import KERNEL_HALF
 from ..process.kernelobjects import thread_at
 from ..process.thread import RUNNING, TERMINATED, Thread
 from ..stacklist.stack import StackRecord
@@ -35,7 +36,6 @@ POINTER = "Tcb.KernelShadowStack"
 _BASE = "Tcb.KernelShadowStackBase"
 USER_FLAG = ("Tcb.CetUserShadowStack", "Tcb.CetShadowStack")
 _AREA = "Tcb.StateSaveArea"
-_KERNEL_HALF = 1 << 63
 
 _NONE = "threads without a kernel shadow stack"
 _NONE_OF_USER = "threads without a shadow stack of user mode"
@@ -73,7 +73,7 @@ def kernel_shadow_stack(thread: Thread, facts: CheckFacts) -> Union[ShadowStack,
     start, end = kthread[POINTER], kthread[_BASE]
     if not start:
         return _NONE
-    if not end or start % 8 or not _KERNEL_HALF <= start < end <= start + 8 * MAX_ENTRIES:
+    if not end or start % 8 or not KERNEL_HALF <= start < end <= start + 8 * MAX_ENTRIES:
         return _IMPLAUSIBLE
     data = memory.load(start, end - start).read(start, end - start)
     if data is None:
@@ -82,9 +82,7 @@ def kernel_shadow_stack(thread: Thread, facts: CheckFacts) -> Union[ShadowStack,
     # Values that are no return addresses: tokens and saved shadow stack pointers, which point into the shadow
     # stack, and CS.
     values = (value for (value,) in struct.iter_unpack("<Q", data[: (end - start) // 8 * 8]))
-    return ShadowStack(
-        start, [value for value in values if value >= _KERNEL_HALF and not low <= value <= end]
-    )
+    return ShadowStack(start, [value for value in values if value >= KERNEL_HALF and not low <= value <= end])
 
 
 def of_user(thread: Thread, facts: CheckFacts) -> Union[ShadowStack, str]:
@@ -117,9 +115,10 @@ def of_user(thread: Thread, facts: CheckFacts) -> Union[ShadowStack, str]:
 
 def _user_pointer(thread: Thread, facts: CheckFacts) -> Optional[int]:
     """Returns the saved IA32_PL3_SSP: 0 without a shadow stack, None if it was not saved."""
-    memory, sizes = facts.image.memory(facts.image.kernel), _sizes(facts)
+    kernel = facts.image.kernel
+    memory, sizes = facts.image.memory(kernel), facts.find_once(__name__, kernel, 0, lambda: _sizes(facts))
     area = thread_at(facts.image, thread.ethread)[_AREA] or 0
-    header = memory.read(area + LEGACY, 16) if area >= _KERNEL_HALF else None
+    header = memory.read(area + LEGACY, 16) if area >= KERNEL_HALF else None
     if header is None or sizes is None:
         return None
     place = component(bytes(header), CET_U, sizes)
@@ -132,10 +131,6 @@ def _user_pointer(thread: Thread, facts: CheckFacts) -> Optional[int]:
 
 def _sizes(facts: CheckFacts) -> Optional[ComponentSizes]:
     """Returns the sizes of the machine's state components, None if they cannot be read."""
-    return facts.find_once(__name__, facts.image.kernel, 0, lambda: _read_sizes(facts))
-
-
-def _read_sizes(facts: CheckFacts) -> Optional[ComponentSizes]:
     shared = facts.image.at("_KUSER_SHARED_DATA", _SHARED_DATA)
     if shared.lacks(_ALL_FEATURES) or shared.lacks(_ALIGNED_FEATURES):
         return None

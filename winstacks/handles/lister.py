@@ -9,7 +9,7 @@ from typing import Callable, Dict, Iterable, Iterator, List, Optional, Protocol,
 
 from ..columns.words import CREATE
 from ..memory import bulk
-from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.status import NOTHING, Status, StatusItem, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import KERNEL_PID, AddressSpace, Image
 from ..process import globalflag
@@ -169,7 +169,7 @@ class HandleLister:
         process.
         """
         table, listed = self._tables.table_of(eprocess), self._tables.listed_table(eprocess)
-        wrong = status(StatusItem(StatusCode.CONTRADICTED, members=("ObjectTable",)))
+        wrong = contradicted("ObjectTable")
         if listed is not None:
             return listed, wrong if table is None or table.address != listed.address else NOTHING
         owners = self._tables.all_listed

@@ -12,7 +12,7 @@ from ..columns import words
 from ..memory import bulk
 from ..memory.decode.memory import WINDOW
 from ..memory.decode.pagetable import PAGE_SIZE
-from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.status import NOTHING, Status, StatusItem, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import KERNEL_PID, AddressSpace, Image
 from ..process import threadids as ids
@@ -50,7 +50,6 @@ class HandleEvent(NamedTuple):
         object: the object that the handle names now; None if it names none
         leak: whether the handle was opened and, as far as is known, is still open
         status: faults of the event or its stack; empty for none
-        stack: frames of kernel and user mode
     """
 
     space: AddressSpace
@@ -101,7 +100,7 @@ class HandleRings:
         if table.debug_info:
             yield from self._list_ring(space, table, table.debug_info)
         for ring in self.orphan_rings.pop(space.pid, ()) if space.pid is not None else ():
-            yield gap(space, StatusItem(StatusCode.CONTRADICTED, members=("DebugInfo",)))
+            yield gap(space, contradicted("DebugInfo"))
             yield from self._list_ring(space, table, ring)
 
     @functools.cached_property
@@ -197,7 +196,7 @@ class HandleRings:
             yield gap(space, ring_status or StatusCode.TABLE_SIZE)
         data = self._memory.load(start, size * decoder.entry_size)
         if decoder.is_ahead(data, start, current, size):
-            yield gap(space, StatusItem(StatusCode.CONTRADICTED, members=("CurrentStackIndex",)))
+            yield gap(space, contradicted("CurrentStackIndex"))
         yield from self._events_of_handles(space, table, decoder.events(data, start, current, size))
 
     def _events_of_handles(

@@ -15,25 +15,26 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..columns.words import STD
 from ..memory import pagetables
 from ..memory.decode.machine import Machine
+from ..memory.decode.memo import Memo
 from ..memory.decode.memory import Memory, Range, join
-from ..memory.decode.status import NOTHING, Status, StatusItem, has_status, status
+from ..memory.decode.status import NOTHING, Status, contradicted, has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import integers
 from ..memory.decode.text import counted
 from ..memory.image import AddressSpace, Image
 from ..process import globalflag
 from ..process.decode import globalflags
-from ..process.usertypes import user_types
+from ..process.usertypes import peb_at
 from ..process.vads import regions
 from ..tracedb.decode.layout import HeapLogLayout
 from ..tracedb.decode.recorded import RecordedStack, recorded_stack
 from ..tracedb.finder import Databases
-from ..tracedb.model import Database, Layouts
+from ..tracedb.model import Layouts
 from .decode.blockstack import Traces
 from .decode.contents import FoundHeaps, HeapContents, find_heaps, read_contents
 from .decode.layout import HeapLayouts, PageHeapLayout, nt_layouts, segment_heap_layouts
@@ -117,17 +118,13 @@ def list_contradicted(image: Image, space: AddressSpace, where: HeapSpace) -> St
         wrong.append("NumberOfHeaps")
     if array is not None and where.whole and not any(start <= array < end for start, end in where.ranges):
         wrong.append("ProcessHeaps")
-    return status(StatusItem(StatusCode.CONTRADICTED, members=tuple(wrong)) if wrong else None)
+    return contradicted(*wrong)
 
 
 def _read_list(image: Image, space: AddressSpace) -> Tuple[Optional[int], Optional[int], Optional[int]]:
     """Returns NumberOfHeaps, ProcessHeaps and ProcessHeap of a PEB; a value that is not present is None."""
-    if not space.peb:
-        return None, None, None
-    memory, peb = image.memory(space), user_types(image, space)["_PEB"]
-    fields = [peb.field(name) for name in ("NumberOfHeaps", "ProcessHeaps", "ProcessHeap")]
-    number, array, default = (memory.member(space.peb, field) for field in fields)
-    return number, array, default
+    peb = peb_at(image, space)
+    return peb["NumberOfHeaps"], peb["ProcessHeaps"], peb["ProcessHeap"]
 
 
 def _mapped(image: Image, space: AddressSpace, ranges: Sequence[Range]) -> Tuple[List[Range], int]:
@@ -144,7 +141,7 @@ class Heaps:
     def __init__(self, image: Image, databases: Databases) -> None:
         self._image = image
         self._databases = databases
-        self._layouts: Dict[Machine, HeapLayouts] = {}
+        self._layouts: Memo[Machine, HeapLayouts] = Memo(functools.partial(load_layouts, image))
 
     def read(self, space: AddressSpace, keep: bool = False) -> Optional[HeapContents]:
         """Reads the heaps of one half of a process.
@@ -190,7 +187,7 @@ class Heaps:
         if not heaps.traced and not (flagged and heaps.damaged):
             return self._without_heaps(space, where) if flagged and listed is None else None
         traces = self._traces(space, memory, bool(heaps.page))
-        contents = read_contents(memory, heaps, self._layouts_of(space), traces, listed, keep)
+        contents = read_contents(memory, heaps, self._layouts[space.machine], traces, listed, keep)
         self._log_faults(space, where, listed, contents)
         statuses = NOTHING if listed is not None else list_contradicted(self._image, space, where)
         incomplete = StatusCode.VADS_INCOMPLETE if space.eprocess and not where.whole else None
@@ -211,11 +208,6 @@ class Heaps:
         self._log_faults(space, where, None, contents)
         return contents
 
-    def _layouts_of(self, space: AddressSpace) -> HeapLayouts:
-        if space.machine not in self._layouts:
-            self._layouts[space.machine] = load_layouts(self._image, space.machine)
-        return self._layouts[space.machine]
-
     def _flagged(self, space: AddressSpace) -> bool:
         """Returns whether NtGlobalFlag asks heaps for traces, or cannot be read."""
         flags = globalflag.read(self._image, space)
@@ -228,7 +220,7 @@ class Heaps:
     def _find_heaps(
         self, space: AddressSpace, memory: Memory, listed: Sequence[int], ranges: Sequence[Range] = ()
     ) -> FoundHeaps:
-        return find_heaps(memory, self._layouts_of(space), listed, ranges)
+        return find_heaps(memory, self._layouts[space.machine], listed, ranges)
 
     def _traces(self, space: AddressSpace, memory: Memory, paged: bool) -> Traces:
         """Returns the traces of one half of a process.
@@ -237,14 +229,12 @@ class Heaps:
             paged: whether the process has page heap, whose blocks name entries of the database
         """
         known_layouts = self._databases.layouts(space)
-        listed = functools.lru_cache(maxsize=1)(lambda: self._stds(space))
-        layouts = (
-            [std_database.header.layout for std_database in listed() if std_database.header] if paged else []
-        )
+        find = functools.partial(self._databases.find_databases, space, STD)
+        layouts = [found.header.layout for found in find() if found.header] if paged else []
 
         def database() -> Iterator[RecordedStack]:
-            for std_database in listed():
-                opened = self._databases.open_database(std_database)
+            for found in find():
+                opened = self._databases.open_database(found)
                 if opened is None:
                     continue
                 for trace in opened.traces(carve=True):
@@ -262,9 +252,6 @@ class Heaps:
             return known_layouts.heaplogs[0]
         logs = (database.log for database in self._databases.find_databases(space))
         return next((log for log in logs if log is not None), known_layouts.heaplogs[-1])
-
-    def _stds(self, space: AddressSpace) -> List[Database]:
-        return [database for database in self._databases.find_databases(space) if database.kind == STD]
 
     def _log_faults(
         self, space: AddressSpace, where: HeapSpace, listed: Optional[List[int]], contents: HeapContents

@@ -4,15 +4,16 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Dict, Iterable, List, Sequence, Tuple
 
+from ..memory.decode.ranges import span_at
 from ..memory.image import Image
-from ..names.usermodules import UserModules, vad_at
+from ..names.usermodules import UserModules
 from ..process.regions import mapped_path
 from ..process.spaces import AddressSpace
 from ..process.vads import regions
-from ..tracedb.decode.recorded import RecordedStack
-from .decode.block import UNKNOWN_SIZE, Block, TraceGroup
+from .decode.block import UNKNOWN_SIZE, TraceGroup
 from .decode.umdh import Allocation, UmdhHeap, UmdhLog, UmdhModule
 
 
@@ -22,7 +23,7 @@ def loaded_modules(image: Image, space: AddressSpace) -> Tuple[UmdhModule, ...]:
     listed = image.service(UserModules).list_modules([space], 1 << 8 * space.pointer_size)
     modules = []
     for module in listed.modules:
-        path = mapped_path(vads, vad_at(listed.vads, module.base))
+        path = mapped_path(vads, span_at(listed.vads, module.base))
         modules.append(UmdhModule(module.base, module.size, path or module.file))
     return tuple(modules)
 
@@ -43,18 +44,12 @@ def log_of(groups: Iterable[TraceGroup], modules: Sequence[UmdhModule]) -> Tuple
             if block.trace is None or block.size == UNKNOWN_SIZE:
                 left_out += 1
                 continue
-            number = _number(block.trace, block)
+            # The ID of the trace.
+            number = block.trace.address or block.trace.trace_index or block.user
             traces.setdefault(number, group.stack)
             allocation = Allocation(block.size, block.overhead, block.user, number)
             heaps.setdefault(block.heap, []).append(allocation)
-    logs = tuple(UmdhHeap(heap, tuple(sorted(heaps[heap], key=_address))) for heap in sorted(heaps))
+    logs = tuple(
+        UmdhHeap(heap, tuple(sorted(heaps[heap], key=attrgetter("address")))) for heap in sorted(heaps)
+    )
     return UmdhLog(tuple(modules), logs, traces), left_out
-
-
-def _number(trace: RecordedStack, block: Block) -> int:
-    """Returns the ID of a trace: its address, else its index, else the address of the block."""
-    return trace.address or trace.trace_index or block.user
-
-
-def _address(allocation: Allocation) -> int:
-    return allocation.address

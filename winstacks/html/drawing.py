@@ -45,10 +45,6 @@ class Drawing:
         weight: a key of WEIGHTS
         merged: whether names leave out values that differ between images, so that images can be compared:
             PIDs, and the addresses of frames in no module and no file
-        most: greatest number of names that the tree keeps
-
-    Attributes:
-        kinds: totals of the drawn stacks, by kind
     """
 
     def __init__(self, weight: str = COUNT, merged: bool = False, most: int = MAX_KEPT) -> None:

@@ -102,7 +102,7 @@ def speedscope(tree: PrefixTree, title: str, weight: str) -> Iterator[str]:
     head = {"$schema": SCHEMA, "exporter": EXPORTER, "name": title, "activeProfileIndex": 0}
     yield f'{json.dumps(head)[:-1]}, "shared": {json.dumps({"frames": frames})}, "profiles": ['
     # speedscope opens the first profile.
-    heaviest = sorted(profiles.items(), key=_weight, reverse=True)
+    heaviest = sorted(profiles.items(), key=lambda profile: sum(own for _, own in profile[1]), reverse=True)
     for number, (level, stacks) in enumerate(heaviest):
         profile = {
             "type": "sampled",
@@ -115,8 +115,3 @@ def speedscope(tree: PrefixTree, title: str, weight: str) -> Iterator[str]:
         }
         yield ("," if number else "") + json.dumps(profile, separators=(",", ":"))
     yield "]}\n"
-
-
-def _weight(profile: Tuple[Tuple[int, ...], List[Tuple[List[int], int]]]) -> int:
-    """Returns the weight of the stacks of a profile."""
-    return sum(own for _, own in profile[1])

@@ -11,7 +11,7 @@ This module does not need Volatility.
 from __future__ import annotations
 
 import datetime
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Mapping, Sequence
 
 from ..columns import jsoncells, words
 from ..columns.dictionary import WARNING_SEPARATOR
@@ -184,7 +184,7 @@ def _plain(name: str, value: Any) -> str:
         files = jsoncells.files(value)
         if files is None:
             return _WITHOUT_FORM
-        return "; ".join(f"{file.path} ({_size(file)}{_digest(file.sha256)})" for file in files)
+        return "; ".join(f"{file.path} ({_described(file)})" for file in files)
     if name in _COUNTS:
         counts = jsoncells.counts(value)
         if counts is None:
@@ -202,12 +202,9 @@ def _plain(name: str, value: Any) -> str:
     return f"{value} {_UNITS[name]}" if name in _UNITS else str(value)
 
 
-def _size(file: jsoncells.FileCell) -> str:
-    return "size unknown" if file.size is None else f"{file.size} bytes"
-
-
-def _digest(sha256: Optional[str]) -> str:
-    return f", SHA-256 {sha256}" if sha256 else ""
+def _described(file: jsoncells.FileCell) -> str:
+    size = "size unknown" if file.size is None else f"{file.size} bytes"
+    return f"{size}, SHA-256 {file.sha256}" if file.sha256 else size
 
 
 def _moment(value: datetime.datetime) -> str:

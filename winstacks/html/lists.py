@@ -103,11 +103,7 @@ class PageLists:
         self._threads.append({**owner, **facts})
 
     def heap(self, size: int, blocks: int, process: str, frames: Frames, status: str) -> None:
-        """Adds a trace of heap blocks.
-
-        Args:
-            size: bytes of the blocks
-        """
+        """Adds a trace of heap blocks."""
         self._heaps.append((size, blocks, process, frames, status))
         if len(self._heaps) > 2 * MAX_HEAPS:
             self._cut_heaps()
@@ -165,10 +161,6 @@ class PageLists:
         }
 
     def _cut_heaps(self) -> None:
-        self._heaps.sort(key=_largest)
+        self._heaps.sort(key=lambda heap: (-heap[0], -heap[1]))
         self.cut += len(self._heaps[MAX_HEAPS:])
         del self._heaps[MAX_HEAPS:]
-
-
-def _largest(heap: Tuple[int, int, str, Tuple[int, ...], str]) -> Tuple[int, int]:
-    return -heap[0], -heap[1]

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Any, Dict, Sequence, Tuple
 
 from ..columns.commands import for_input
 from ..columns.words import HEAP, SCAN, THREAD_KINDS
@@ -120,6 +120,7 @@ class Report:
                 continue
             if not self.lists.room_for_finding():
                 continue
+            symbol = finding.symbol
             card = {
                 "severity": finding.severity,
                 "confidence": finding.confidence,
@@ -127,7 +128,7 @@ class Report:
                 "process": finding.space.label,
                 "tid": finding.tid,
                 "kind": finding.kind,
-                "symbol": _shown(finding.symbol, finding.address),
+                "symbol": symbol and undecorate(short_of(with_address(symbol, finding.address))),
                 "evidence": finding.evidence,
                 "stacks": outcome.stacks,
                 "innocent": finding.innocent,
@@ -137,11 +138,6 @@ class Report:
                 "status": text(finding.status),
             }
             self.lists.finding(card, check_texts(check, input_kind))
-
-
-def _shown(symbol: Optional[str], address: Optional[int]) -> Optional[str]:
-    """Returns the text of the page for the symbol of a finding, None without one."""
-    return symbol and undecorate(short_of(with_address(symbol, address)))
 
 
 def check_texts(check: Check, input_kind: str) -> Dict[str, str]:

@@ -24,7 +24,7 @@ from ..stacklist.threadwaits import WaitRow
 from ..tracedb.gap import Gap
 from ..waits.chains import Chains, described, is_inferred
 from ..waits.decode.waitgraph import Cycle
-from ..waits.records import Awaited, LockKey, WaitOwner, lock_key
+from ..waits.records import Awaited, LockKey, lock_key
 
 MAX_SHOWN_LOCKS = 1 << 13
 """Greatest number of locks in a page; the page states how many more exist."""
@@ -124,9 +124,9 @@ class _Part:
         self._numbers[key] = len(self._locks)
         lock = self._held.locks.get(key)
         owners = () if thing is None else thing.owners
-        holders = [self._owner(owner) for owner in owners if owner.tid is not None]
-        if lock is not None:
-            holders += [self._thread(owner.process, owner.pid, owner.tid) for owner in _holders(lock)]
+        known = [owner for owner in owners if owner.tid is not None]
+        threads = [*known, *(_holders(lock) if lock is not None else ())]
+        holders = [self._thread(owner.process, owner.pid, owner.tid) for owner in threads]
         space = lock.space if lock is not None else thing.space if thing is not None else None
         called = described_thing(thing) if thing is not None else _listed(lock)
         self._locks.append(
@@ -138,9 +138,6 @@ class _Part:
                 "status": "" if lock is None else text(lock.status),
             }
         )
-
-    def _owner(self, owner: WaitOwner) -> int:
-        return self._thread(owner.process, owner.pid, owner.tid)
 
     def _wait(self, row: WaitRow, thing: Awaited) -> List[Any]:
         space = row.wait.thread.space

@@ -33,7 +33,6 @@ class Lock(NamedTuple):
     """A lock, as far as it can be read.
 
     Attributes:
-        space: address space of the lock: the kernel or one half of a process
         address: canonical address; None if unknown
         debug_info: address of a section's debug information if only that is known, else None
         type: a word of `words.LOCK_TYPES`

@@ -15,7 +15,7 @@ from volatility3.framework import exceptions
 from ..columns import words
 from ..memory import bulk
 from ..memory.decode import links
-from ..memory.decode.status import NOTHING, Status, StatusItem, has_status, status
+from ..memory.decode.status import NOTHING, Status, StatusItem, contradicted, has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..process.threadids import ThreadIds, ThreadOwner
@@ -285,7 +285,7 @@ def _count_differs(resource: Resource, owners: Tuple[LockOwner, ...]) -> Status:
     """Returns the status of a resource whose owners are not as many as ActiveEntries counts."""
     missing = resource.active - len(owners)
     if missing < 0:
-        return status(StatusItem(StatusCode.CONTRADICTED, members=("ActiveEntries",)))
+        return contradicted("ActiveEntries")
     if not missing:
         return NOTHING
     return status(StatusItem(StatusCode.OWNERS_MISSING, missing) if owners else StatusCode.OWNERS_UNKNOWN)

@@ -15,7 +15,7 @@ from typing import Callable, Counter, Dict, Iterator, List, NamedTuple, Optional
 
 from ..memory.decode import links
 from ..memory.decode.machine import Machine
-from ..memory.decode.memo import Memo
+from ..memory.decode.memo import Kept, Memo
 from ..memory.decode.structure import integers
 from ..memory.image import AddressSpace, Image
 from ..names.loaderlists import module_lists
@@ -25,15 +25,12 @@ from ..process.decode.globalflags import FLG_USER_STACK_TRACE_DB
 from ..process.kernelobjects import WOW64_PROCESS
 from ..process.processlist import process_member
 from ..process.spaces import AddressSpaces
-from ..process.usertypes import user_types
+from ..process.usertypes import PEB_LOCKS, peb_at, user_types
 from .decode.criticalsection import CriticalSection, DebugInfo, SectionLayout, is_pair
 
 vollog = logging.getLogger(__name__)
 
 SYMBOL = "RtlCriticalSectionList"
-
-PEB_LOCKS = ("FastPebLock", "LoaderLock")
-"""Members of the PEB that point to a critical section."""
 
 MAX_STEPS = 0x1000
 """The most links of a list with a damaged head that are followed to see whether they return to it."""
@@ -101,8 +98,8 @@ class SectionMemory:
         has_high = wide_indices(space) if debug is None else debug.has("CreatorBackTraceIndexHigh")
         self.layout = SectionLayout(types, bool(has_high))
         self.read, self.links, self.pointer = memory.read, memory.links, memory.pointer
-        places = map(types["_PEB"].first_member, PEB_LOCKS) if space.peb else ()
-        self.peb_locks = [space.peb + place.offset for place in places if place is not None]
+        places = map(peb_at(image, space).place, PEB_LOCKS)
+        self.peb_locks = [place for place in places if place is not None]
 
     def pair(self, link: int) -> Optional[SectionPair]:
         """Returns the debug information with ProcessLocksList at an address, and its section, or None."""
@@ -133,7 +130,7 @@ class SectionLists:
         self._ntdlls = ntdlls
         self._wide_indices = wide_indices
         self._heads: Memo[Tuple[Machine, int], int] = Memo(self._usual_head)
-        self._found: Dict[AddressSpace, List[SectionList]] = {}
+        self._found: Kept[AddressSpace, List[SectionList]] = Kept(MAX_FOUND)
 
     def memory(self, space: AddressSpace) -> SectionMemory:
         """Returns the reader of the critical sections of one half of a process."""
@@ -151,9 +148,7 @@ class SectionLists:
             ntdll: its ntdll, None if unknown
         """
         if space not in self._found:
-            if len(self._found) >= MAX_FOUND:
-                self._found.clear()
-            self._found[space] = self._search(space, ntdll, memory)
+            self._found.keep(space, self._search(space, ntdll, memory))
         return self._found[space]
 
     def _search(
@@ -207,8 +202,7 @@ class SectionLists:
         if not flags & FLG_USER_STACK_TRACE_DB:
             return False
         if ntdll is None:
-            ldr = user_types(self._image, space)["_PEB"].field("Ldr")
-            listed = self._image.memory(space).member(space.peb, ldr) != 0
+            listed = peb_at(self._image, space)["Ldr"] != 0
             return listed and not self._image.service(module_lists).process_modules(space)[1]
         head = ntdll.address_of(SYMBOL)
         if head is None and self._ntdlls.data(ntdll)[1] > 0:

@@ -23,6 +23,7 @@ from volatility3.framework.layers import intel
 from . import bulk, pagetables, tables
 from .decode import text
 from .decode.machine import Machine
+from .decode.memo import Kept
 from .decode.memory import WINDOW, Memory, Range, Reader, ReadWindows
 from .decode.pagetable import PAGE_SIZE
 from .decode.status import NOTHING, Status, has_status
@@ -118,7 +119,6 @@ class Image:
 
     Attributes:
         machine: the machine; the space of a process of another bitness has its own
-        arch: the machine as in the column Arch
         table_name: name of the kernel's symbol table, empty if no kernel can be walked
         base: canonical address of the kernel, 0 without a kernel
         threads_only: whether the input has stacks of threads only, without the records of Windows: databases,
@@ -196,7 +196,7 @@ class Image:
             kernel=True,
         )
         self._windows: Dict[str, ReadWindows] = {}
-        self._page_tables: Dict[Tuple[str, int, int], bytes] = {}
+        self._page_tables: Kept[Tuple[str, int, int], bytes] = Kept(pagetables.MAX_TABLES)
         self._memories: Dict[Tuple[str, int], Memory] = {}
         self._services: Dict[object, object] = {}
         self.lacking: Dict[str, None] = {}

@@ -15,7 +15,7 @@ from volatility3.framework import exceptions, interfaces
 from volatility3.framework.layers import intel, linear
 
 from .decode import pagetable
-from .decode.memo import Memo
+from .decode.memo import Kept, Memo
 from .decode.pagetable import PAGE_SHIFT, PAGE_SIZE
 
 _FEW = 8 * PAGE_SIZE
@@ -181,7 +181,7 @@ class PageTables:
         self,
         context: interfaces.context.ContextInterface,
         layer: intel.Intel,
-        kept: Optional[Dict[Tuple[str, int, int], bytes]] = None,
+        kept: Optional[Kept[Tuple[str, int, int], bytes]] = None,
     ) -> None:
         self._layer = layer
         self._tables = kept
@@ -343,11 +343,7 @@ class PageTables:
             return self._read(base, bits)
         key = (self.below.name, base, bits)
         table = self._tables.get(key)
-        if table is None:
-            if len(self._tables) >= MAX_TABLES:
-                self._tables.clear()
-            table = self._tables[key] = self._read(base, bits)
-        return table
+        return self._tables.keep(key, self._read(base, bits)) if table is None else table
 
     def _read(self, base: int, bits: int) -> bytes:
         """Returns a page table; empty if there is none, or if all entries are equal (as in Volatility)."""

@@ -99,11 +99,6 @@ class _Worker:
         return code
 
 
-def _ending(code: int) -> str:
-    """Returns how a process ended, in words."""
-    return f"signal {-code}" if code < 0 else f"exit code {code}"
-
-
 class Workers:
     """Divides work among forked processes.
 
@@ -231,7 +226,7 @@ class Workers:
         worker.process.join(_PATIENCE)
         code = worker.end()
         if worker.number is not None:
-            self._lose(worker.number, _ending(code))
+            self._lose(worker.number, f"signal {-code}" if code < 0 else f"exit code {code}")
         if self._unbegun and code != _DONE:
             self._start()
 

@@ -15,7 +15,7 @@ from typing import FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Tu
 from ..memory import tables
 from ..memory.decode import text
 from ..memory.decode.machine import Machine
-from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.status import NOTHING, Status, StatusItem, naming, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..process.processlist import ListedProcess, Processes
@@ -95,7 +95,7 @@ class CrashedProcess(Processes):
         """Returns the status of unknown members: the file lacks the structure, or no layout fits it."""
         there = bool(self._dump.part(part).data)
         code = StatusCode.OFFSET_UNKNOWN if there else StatusCode.NOT_IN_THE_DUMP
-        return status(StatusItem(code, None, tuple(members)) if members else None)
+        return naming(code, *members)
 
     # The interface of `threads`.
 
@@ -148,9 +148,7 @@ class CrashedProcess(Processes):
         usable = part.offset and size and machine.is_canonical(limit) and limit >= machine.kernel_start
         end = limit + size
         if not usable or end > machine.canonical((1 << 8 * machine.pointer_size) - 1):
-            return StackRange(
-                0, 0, status(part.status, StatusItem(StatusCode.NOT_IN_THE_DUMP, None, ("CallStack",)))
-            )
+            return StackRange(0, 0, status(part.status, naming(StatusCode.NOT_IN_THE_DUMP, "CallStack")))
         return StackRange(limit, end, part.status)
 
     @cached_property
@@ -173,9 +171,7 @@ class CrashedProcess(Processes):
                 self._lost("Thread", () if crashed.member("tid") is not None else ("UniqueThread",)),
                 StatusItem(StatusCode.ATTACHED, owner) if crashed.attached else None,
                 stack.status,
-                StatusItem(StatusCode.BUG_CHECK, None, (f"{self._code:#x}",))
-                if self._code is not None
-                else None,
+                naming(StatusCode.BUG_CHECK, f"{self._code:#x}") if self._code is not None else None,
             ),
         )
         return thread._replace(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import FrozenSet, List, Mapping, Optional, Tuple
 
-from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.status import NOTHING, Status, naming, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
 from ..process.thread import SavedContext
@@ -49,8 +49,8 @@ class ExceptionContext:
             return NOTHING
         lost = None
         if self.saved() is None:
-            lost = StatusItem(StatusCode.NOT_IN_THE_DUMP, None, ("ThreadContext",))
-        return status(StatusItem(StatusCode.EXCEPTION, None, (f"{self.stream.ExceptionCode:#x}",)), lost)
+            lost = naming(StatusCode.NOT_IN_THE_DUMP, "ThreadContext")
+        return status(naming(StatusCode.EXCEPTION, f"{self.stream.ExceptionCode:#x}"), lost)
 
     def refused(self) -> FrozenSet[int]:
         """Returns the address at which the processor refused to execute; see `refused_places`.

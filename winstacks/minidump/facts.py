@@ -10,7 +10,7 @@ from ..columns.words import ALL, PROCESS_DUMP, PRODUCTS, SOME, TRUNCATED
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import NOTHING, has_status
 from ..memory.decode.statuscodes import StatusCode
-from ..memory.decode.text import printable
+from ..memory.decode.text import SECOND, UNIX_EPOCH, printable
 from ..memory.image import AddressSpace
 from ..stacklist.machine import Clock, ComputerName, Input, Kernel
 from .decode.dumpfile import Minidump
@@ -20,10 +20,6 @@ from .decode.threads import ExceptionStream, exception_stream
 
 WITH_FULL_MEMORY = 2
 """MiniDumpWithFullMemory ("minidumpapiset.h")."""
-
-_EPOCH = 11644473600
-"""Seconds from 1601 to 1970."""
-_SECOND = 10_000_000
 
 
 class DumpFacts:
@@ -38,7 +34,7 @@ class DumpFacts:
     def clock(self) -> Clock:
         """Returns the time at which the dump was written, and the time zone."""
         stamp = self._dump.time_date_stamp
-        time = (stamp + _EPOCH) * _SECOND if stamp else None
+        time = (stamp + UNIX_EPOCH) * SECOND if stamp else None
         return Clock(time, None, "", None, self._misc.Bias, NOTHING)
 
     def kernel(self) -> Kernel:

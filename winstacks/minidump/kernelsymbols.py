@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import pathlib
-from typing import Dict, Iterator, List, Optional, Tuple
+from typing import Dict, Iterator, Optional, Tuple
 
 from volatility3 import symbols
 from volatility3.framework import constants, interfaces
@@ -72,7 +72,7 @@ def kernel_table(
         return _loaded(context, config_path, path)
     if len(expected) < _LEAST:
         return ""
-    candidates = _candidates()
+    candidates = list(dict.fromkeys(_files()))
     for path in candidates if len(candidates) <= MAX_TRIED else ():
         if not _wrong(path.as_uri(), expected, dump.machine.pointer_size):
             return _loaded(context, config_path, path)
@@ -89,12 +89,8 @@ def _expected(dump: TriageDump, base: int) -> Dict[str, int]:
     return {name: rva for name, rva in rvas.items() if base and 0 < rva < 1 << 32}
 
 
-def _candidates() -> List[pathlib.Path]:
-    """Returns the tables of kernels on Volatility's symbol path."""
-    return list(dict.fromkeys(_files()))
-
-
 def _files() -> Iterator[pathlib.Path]:
+    """Yields the tables of kernels on Volatility's symbol path."""
     for folder in symbols.__path__:
         for found in (pathlib.Path(folder, "windows", name) for name in _KERNELS):
             for path in sorted(found.iterdir()) if found.is_dir() else ():

@@ -8,6 +8,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..memory.decode import text
 from ..memory.decode.machine import Machine
+from ..memory.decode.ranges import span_at
 from ..memory.image import AddressSpace, Image
 from ..names.decode import pe, version
 from ..names.decode.pe import DIRECTORY_DEBUG as DEBUG
@@ -18,7 +19,7 @@ from ..names.imagereader import ImageReader
 from ..names.loaderlists import LoaderEntry, module_lists
 from ..names.symbolizer import Symbolizer
 from ..names.unloaded import RememberedModules
-from ..names.usermodules import image_at, vad_at
+from ..names.usermodules import image_at
 from ..process.regions import image_path, mapped_path
 from ..process.sections import ImageSections
 from ..process.vads import regions
@@ -96,7 +97,7 @@ class ModuleRecords:
         return ModuleRecord(written, tuple(name for name, value in known.items() if value is None))
 
     def _reader(self, half: AddressSpace, base: int, size: int) -> ImageReader:
-        view = self._sections.section_of(vad_at(self.regions, base))
+        view = self._sections.section_of(span_at(self.regions, base))
         return ImageReader(self._image, half.layer_name, base, size, view)
 
     def unloaded(self) -> List[MinidumpUnloadedModule]:

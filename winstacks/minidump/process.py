@@ -15,7 +15,7 @@ from ..memory.decode import text
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.memory import Memory
-from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.status import NOTHING, Status, contradicted, naming, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.statustext import parsed
 from ..memory.decode.structure import Structures
@@ -116,7 +116,7 @@ class DumpProcess(Processes):
         return space._replace(
             process=name,
             remark=status(
-                StatusItem(StatusCode.CONTRADICTED, None, tuple(lost)) if lost else None,
+                contradicted(*lost),
                 *dump_machine(self._dump).status,
                 None if space.peb else StatusCode.PEB_NOT_IN_THE_DUMP,
             ),
@@ -321,7 +321,7 @@ def _with_state(saved: SavedContext, state: ThreadState) -> SavedContext:
         return saved
     state_status = NOTHING if state.Status is None else parsed(state.Status)
     if state_status is None:
-        state_status = status(StatusItem(StatusCode.HEADER, None, ("Status",)))
+        state_status = naming(StatusCode.HEADER, "Status")
     return saved._replace(unknown=state.unknown, unsure=state.unsure, status=state_status)
 
 

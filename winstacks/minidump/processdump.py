@@ -88,7 +88,6 @@ class ProcessDump:
         lost: members whose value is not in the image
         head: all bytes before the memory
         unread_rva: offset in `head` of the 8 bytes that count the unreadable bytes of memory
-        status: faults of the dump as a whole
     """
 
     def __init__(
@@ -131,7 +130,8 @@ class ProcessDump:
         streams.comments(self._draft, custody, absences.within_room(self._absences()))
         self._add_stream("CommentStreamW", 1)
         self._add_stream("CommentStreamA", 1)
-        self._add_stream("Memory64ListStream", len(self.memory.ranges) // 2, self._memory_status())
+        limited = status(StatusCode.LIMIT if self.memory.cut else None)
+        self._add_stream("Memory64ListStream", len(self.memory.ranges) // 2, limited)
         self.head = bytes(self._draft.head(self.memory.ranges))
 
     @property
@@ -244,9 +244,6 @@ class ProcessDump:
             streams.trap_frames(self._draft, frames)
             self._add_stream("WinstacksTrapFrameListStream", len(frames))
         return place
-
-    def _memory_status(self) -> Status:
-        return status(StatusCode.LIMIT if self.memory.cut else None)
 
     def _absences(self) -> Iterator[str]:
         """Yields the lines of CommentStreamA."""

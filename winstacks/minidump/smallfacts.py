@@ -8,16 +8,13 @@ from typing import Iterable, Iterator, List, Optional, Tuple
 
 from ..columns.words import PRODUCTS, SMALL_DUMP, SOME, SYSTEM_UP_TIME, TRUNCATED
 from ..handles.rings import HandleEvent
-from ..memory.decode.status import NOTHING, StatusItem, has_status, status
+from ..memory.decode.status import NOTHING, contradicted, has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import is_time, printable
 from ..memory.image import AddressSpace, Image
 from ..process.regions import Region
-from ..stacklist.machine import Clock, ComputerName, Input, Kernel
+from ..stacklist.machine import BUILD_MASK, MAX_BUILD_LAB, Clock, ComputerName, Input, Kernel
 from .decode.triage import TriageDump, memory_ranges
-
-_BUILD_MASK = 0xFFFF
-_MAX_BUILD_LAB = 128
 
 
 class SmallDumpFacts:
@@ -38,7 +35,7 @@ class SmallDumpFacts:
             for name, value, usable in (("SystemTime", now, crashed), ("SystemUpTime", up, counted))
             if value and usable is None
         )
-        faults = status(StatusItem(StatusCode.CONTRADICTED, None, wrong) if wrong else None)
+        faults = contradicted(*wrong)
         return Clock(crashed, counted, SYSTEM_UP_TIME if counted else "", counted, None, faults)
 
     def kernel(self) -> Kernel:
@@ -46,7 +43,7 @@ class SmallDumpFacts:
         header = self._dump.header
         build, count = header.MinorVersion, header.NumberProcessors
         return Kernel(
-            None if build is None else build & _BUILD_MASK,
+            None if build is None else build & BUILD_MASK,
             self._build_lab(),
             PRODUCTS.get(header.ProductType or 0, ""),
             count if count and count <= 4096 else None,
@@ -58,7 +55,7 @@ class SmallDumpFacts:
         if not address:
             return ""
         memory = self._image.memory(self._image.kernel)
-        data = memory.read(self._dump.canonical(address), _MAX_BUILD_LAB)
+        data = memory.read(self._dump.canonical(address), MAX_BUILD_LAB)
         found, end, _ = bytes(data or b"").partition(b"\0")
         return printable(found.decode("latin-1")) if end else ""
 

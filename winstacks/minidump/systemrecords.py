@@ -11,19 +11,17 @@ from __future__ import annotations
 from typing import List, NamedTuple, Optional, Tuple
 
 from ..memory.decode.machine import Machine
+from ..memory.decode.text import SECOND, UNIX_EPOCH
 from ..memory.decode.view import View
 from ..memory.image import AddressSpace, Image
 from ..process import processors
-from ..process.usertypes import user_types
+from ..process.usertypes import peb_at
 from ..stacklist.machine import machine_facts
 from .decode.system import MiscInfo, SystemInfo
 
 _ARCHITECTURES = {Machine.AMD64: 9, Machine.I386: 0}
 """PROCESSOR_ARCHITECTURE_* of winnt.h."""
 _VER_PLATFORM_WIN32_NT = 2
-_EPOCH = 11644473600
-"""Seconds from 1601 to 1970."""
-_SECOND = 10_000_000
 _LAST = 0xFFFFFFFF
 _VENDOR = 12
 _FEATURES = 64
@@ -48,7 +46,7 @@ class SystemRecords(NamedTuple):
 
 def seconds(filetime: Optional[int]) -> Optional[int]:
     """Returns a FILETIME in seconds since 1970, None if it does not fit a dump."""
-    found = None if filetime is None else filetime // _SECOND - _EPOCH
+    found = None if filetime is None else filetime // SECOND - UNIX_EPOCH
     return found if found is not None and 0 < found <= _LAST else None
 
 
@@ -112,23 +110,20 @@ def _cpu(image: Image, machine: Machine, shared: View, kprcb: View, lost: List[s
 
 def _service_pack(image: Image, space: AddressSpace) -> Optional[str]:
     """Returns CSDVersion of the PEB, empty without a service pack; None if it cannot be read."""
-    member = user_types(image, space)["_PEB"].first_member("CSDVersion.Length", "CSDVersion")
-    if not (member and space.peb):
-        return None
-    return image.memory(space).unicode_string_at(space.peb + member.offset, _MAX_CSD)
+    place = peb_at(image, space).place("CSDVersion.Length", "CSDVersion")
+    return None if place is None else image.memory(space).unicode_string_at(place, _MAX_CSD)
 
 
 def _misc(image: Image, space: AddressSpace, bias: Optional[int], lab: str, lost: List[str]) -> MiscInfo:
     process = image.at("_EPROCESS", space.eprocess)
-    tick = image.symbol("KeMaximumIncrement")
-    length = image.memory(image.kernel).number(tick, 4) if tick else None
+    length = image.memory(image.kernel).number(image.symbol("KeMaximumIncrement"), 4)
 
     def spent(name: str) -> Optional[int]:
         ticks = process[f"Pcb.{name}"]
         if ticks is None or length is None:
             lost.append(f"Process{name}")
             return None
-        return min(ticks * length // _SECOND, _LAST)
+        return min(ticks * length // SECOND, _LAST)
 
     created = seconds(process["CreateTime.QuadPart"])
     cookie, build = process["Cookie"], lab or None

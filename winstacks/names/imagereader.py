@@ -16,10 +16,11 @@ import weakref
 from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ..memory import bulk, pagetables
+from ..memory.decode.memo import Kept
 from ..memory.decode.memory import Memory, ReadWindows
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.ranges import Extents
-from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.status import NOTHING, Status, naming, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
 from ..process.sections import SectionView
@@ -70,7 +71,7 @@ class ImageReader:
         self._view = view
         self._pristine = pristine
         self._file = None if file is None else FilePages(file, base)
-        self._changed: Dict[int, List[Tuple[int, int]]] = {}
+        self._changed: Kept[int, List[Tuple[int, int]]] = Kept(_PAGES_KEPT)
         # A bound method would refer to the reader, and the reader would stay alive until Python's collector
         # runs.
         proxy = weakref.proxy(self)
@@ -138,9 +139,7 @@ class ImageReader:
     def _differing(self, page: int) -> List[Tuple[int, int]]:
         """Returns the parts of a page that differ from the file; _PAGES_KEPT pages are kept."""
         if page not in self._changed and self._file is not None:
-            if len(self._changed) >= _PAGES_KEPT:
-                self._changed.clear()
-            self._changed[page] = self._file.differences(self._in_memory, page)
+            self._changed.keep(page, self._file.differences(self._in_memory, page))
         return self._changed.get(page, [])
 
     def _in_memory(self, rva: int, length: int) -> Extents:
@@ -214,7 +213,7 @@ class ImageParts:
         self._reader = reader
         self._ranges: Dict[Tuple[int, int], Optional[StatusCode]] = {}
         self._records: Sequence[int] = ()
-        self._length: Callable[[int], int] = _no_record
+        self._length: Callable[[int], int] = lambda rva: 0
         self._record_word: Optional[StatusCode] = None
 
     def load(self, part: Optional[StatusCode], rva: int, length: int) -> Extents:
@@ -281,9 +280,7 @@ class ImageParts:
                 break
         return status(
             StatusCode.FROM_FILE if added else None,
-            StatusItem(StatusCode.DIFFERS_FROM_FILE, None, tuple(sorted(changed_parts)))
-            if changed_parts
-            else None,
+            naming(StatusCode.DIFFERS_FROM_FILE, *sorted(changed_parts)),
         )
 
     @functools.cached_property
@@ -316,11 +313,6 @@ class ImageParts:
         for rva in sorted(set(self._records)):
             if rva - rva % PAGE_SIZE in changed or (rva + LONGEST_RECORD) // PAGE_SIZE * PAGE_SIZE in changed:
                 yield rva & -2, self._length(rva), self._record_word
-
-
-def _no_record(_rva: int) -> int:
-    """Returns the length of a record of an image without records."""
-    return 0
 
 
 def _contradict(one: Extents, other: Extents, start: int, end: int) -> bool:

@@ -12,7 +12,7 @@ from volatility3.framework import exceptions
 from ..memory import bulk
 from ..memory.decode import text
 from ..memory.decode.pagetable import PAGE_SIZE
-from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.status import NOTHING, Status, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import KERNEL_PROCESS, Image
 from ..process.kernelobjects import PROCESS
@@ -67,7 +67,7 @@ def mark_overlaps(modules: Iterable[Module]) -> List[Module]:
 def _check_name(entry: LoaderEntry) -> Status:
     """Returns the status of the name of a driver, which is also the last component of its path."""
     differs = entry.path_name and entry.path_name.lower() != entry.name.lower()
-    return status(StatusItem(StatusCode.CONTRADICTED, members=("BaseDllName",)) if differs else None)
+    return contradicted("BaseDllName") if differs else NOTHING
 
 
 def _mark_overlap(module: Module) -> Module:
@@ -132,7 +132,7 @@ class KernelModules:
         if not outside and (header_size is None or _pages(header_size) == _pages(size)):
             return base, size, NOTHING
         if header_size and base <= (entry_point or base) < base + header_size:
-            return base, header_size, status(StatusItem(StatusCode.CONTRADICTED, members=("SizeOfImage",)))
+            return base, header_size, contradicted("SizeOfImage")
         if outside:
             # The base may be wrong: look below the entry point for headers with the entry's size.
             last = entry_point // PAGE_SIZE * PAGE_SIZE
@@ -140,7 +140,7 @@ class KernelModules:
             for candidate in range(last, last - pages * PAGE_SIZE, -PAGE_SIZE):
                 self._probes -= 1
                 if candidate not in taken and _pages(self._size_at(candidate) or 0) == _pages(size):
-                    return candidate, size, status(StatusItem(StatusCode.CONTRADICTED, members=("DllBase",)))
+                    return candidate, size, contradicted("DllBase")
         return base, size, status(StatusCode.HEADERS_CONTRADICT_THE_LIST)
 
     def _size_at(self, base: int) -> Optional[int]:

@@ -8,7 +8,7 @@ from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 from ..memory.decode import text
 from ..memory.decode.pagetable import round_to_pages
-from ..memory.decode.ranges import Extents
+from ..memory.decode.ranges import Extents, span_at
 from ..memory.image import AddressSpace, Image
 from ..process.regions import Region
 from ..process.sections import ImageSections, SectionView
@@ -18,7 +18,6 @@ from .decode.peimage import PeImage
 from .imagereader import ImageReader
 from .loaderlists import module_lists
 from .moduleindex import ModuleIndex, ModuleIndexes
-from .usermodules import vad_at
 from .witness import FileWitnesses
 
 NAME = "ntdll.dll"
@@ -94,7 +93,7 @@ class Ntdlls:
     def _section_at(self, space: AddressSpace, base: int) -> Optional[SectionView]:
         """Returns the section that is mapped at an address, None if there is none."""
         vads, _ = self._vads.list_regions(space)
-        return self._sections.section_of(vad_at(vads, base))
+        return self._sections.section_of(span_at(vads, base))
 
     def _candidates(self, space: AddressSpace) -> Iterator[Tuple[int, int]]:
         """Yields (base, size) of the modules with the name of ntdll: first loader entries with a VAD of an

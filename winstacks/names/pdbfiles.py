@@ -13,7 +13,7 @@ never opened as a path.
 from __future__ import annotations
 
 import logging
-from typing import Iterator, List, Optional, Sequence
+from typing import List, Optional, Sequence
 
 from ..memory.decode import text
 from ..memory.image import Image
@@ -44,7 +44,8 @@ class GivenPdbs(PdbFiles):
         self._folders = [FileFolder(path) for path in folders]
 
     def find_symbols(self, pdb: CodeView) -> Optional[List[Symbol]]:
-        for candidate in self._candidates(pdb):
+        name, key = pdb.pdb_name, f"{pdb.guid}{pdb.age:X}"
+        for candidate in (found for folder in self._folders for found in folder.keyed(name, key)):
             try:
                 return list(_open(candidate, pdb).symbols())
             except PdbError as error:
@@ -53,10 +54,6 @@ class GivenPdbs(PdbFiles):
                 reason = f"it cannot be read: {error.strerror}"
                 vollog.warning(f"{text.cell(candidate.path)} is not used as {_shown(pdb)}: {reason}")
         return None
-
-    def _candidates(self, pdb: CodeView) -> Iterator[Candidate]:
-        for folder in self._folders:
-            yield from folder.keyed(pdb.pdb_name, f"{pdb.guid}{pdb.age:X}")
 
 
 def _open(candidate: Candidate, wanted: CodeView) -> Pdb:

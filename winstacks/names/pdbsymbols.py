@@ -21,7 +21,7 @@ import re
 import sqlite3
 import threading
 import zlib
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Iterator, List, Mapping, NamedTuple, Optional, Sequence
 
 from volatility3 import symbols
 from volatility3.framework import constants, exceptions, interfaces
@@ -29,6 +29,7 @@ from volatility3.framework.automagic import symbol_cache
 from volatility3.framework.layers import resources
 from volatility3.framework.symbols.windows import pdbutil
 
+from ..memory.decode.memo import Memo
 from ..memory.decode.text import printable
 from ..memory.image import Image
 from .decode import rules
@@ -133,7 +134,7 @@ class PdbSymbols:
         self._progress_callback = progress_callback
         self._advise = advise and not fetch_symbols
         self._given = image.service(pdb_files)
-        self._found: Dict[CodeView, Optional[SymbolArrays]] = {}
+        self._found: Memo[CodeView, Optional[SymbolArrays]] = Memo(self._search_pdb)
 
     def find_symbols(self, pdb: Optional[CodeView]) -> Optional[SymbolArrays]:
         """Returns the symbols of a PDB, None if Volatility lacks them or without a record that names a PDB.
@@ -142,8 +143,6 @@ class PdbSymbols:
         """
         if pdb is None:
             return None
-        if pdb not in self._found:
-            self._found[pdb] = self._search_pdb(pdb)
         return self._found[pdb]
 
     def _search_pdb(self, pdb: CodeView) -> Optional[SymbolArrays]:

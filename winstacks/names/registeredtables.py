@@ -20,6 +20,7 @@ from ..memory.decode import links, ranges
 from ..memory.decode.machine import Machine
 from ..memory.decode.memory import Memory
 from ..memory.decode.pagetable import PAGE_SIZE
+from ..memory.decode.ranges import span_at
 from ..memory.decode.status import has_status
 from ..memory.decode.statuscodes import StatusCode, words_that
 from ..memory.decode.statusmeanings import Means
@@ -31,7 +32,6 @@ from .decode import exports, pe
 from .decode.unwindinfo import RUNTIME_FUNCTION_SIZE
 from .imagereader import ImageReader
 from .symbolizer import AddressNamer, KnownModule
-from .usermodules import vad_at
 
 MAX_TABLES = 1 << 16
 """The most function tables of a process that are read."""
@@ -184,11 +184,11 @@ def registered(
         for range_ in walk.gap or ():
             if range_.reason == links.HEAD or (not range_.link and _zeros(memory, head)):
                 missing.append(f"the head of their list at {head:#x}")
-            elif range_.reason == links.UNREADABLE and vad_at(vads, range_.link) is not None:
+            elif range_.reason == links.UNREADABLE and span_at(vads, range_.link) is not None:
                 missing.append(f"the element at {range_.link:#x}")
         for node in walk.nodes:
             table = layout.read(memory, node)
-            if table is None and vad_at(vads, node + layout.end.offset) is not None:
+            if table is None and span_at(vads, node + layout.end.offset) is not None:
                 missing.append(f"the element at {node:#x}")
             if table and 0 < table.start < table.end and not _reaches(table.start, table.end, images):
                 tables.append(table)
@@ -260,7 +260,7 @@ def _proven(ntdll: KnownModule, memory: Memory, vads: Sequence[Region], layout: 
     """
     left = MAX_PROVEN
     for head, link in _pointers(ntdll, memory):
-        vad = vad_at(vads, link)
+        vad = span_at(vads, link)
         if vad is None or vad.image or (memory.links(link) or (0, 0))[1] != head:
             continue
         walk = links.walk(head, memory.links, min(MAX_TABLES, left))
@@ -293,7 +293,7 @@ def _is_table(memory: Memory, vads: Sequence[Region], layout: _Layout, node: int
     table = layout.read(memory, node)
     if table is None or not 0 < table.start < table.end <= table.start + _LONGEST:
         return False
-    code, names = vad_at(vads, table.start), vad_at(vads, table.callback or table.entries)
+    code, names = span_at(vads, table.start), span_at(vads, table.callback or table.entries)
     if code is None or names is None or table.entry_count > MAX_ENTRIES:
         return False
     if table.callback or not table.entry_count:
@@ -305,7 +305,7 @@ def _is_table(memory: Memory, vads: Sequence[Region], layout: _Layout, node: int
 
 def _ends_elsewhere(range_: CodeRange, vads: Sequence[Region]) -> bool:
     """Returns whether a range reaches over the end of the VAD in which it begins."""
-    vad = vad_at(vads, range_.start)
+    vad = span_at(vads, range_.start)
     return vad is None or vad.end < range_.end
 
 

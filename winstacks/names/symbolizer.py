@@ -18,6 +18,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from volatility3.framework import constants
 
+from ..memory.decode.ranges import span_at
 from ..memory.image import AddressSpace, Image
 from ..process.regions import Region
 from ..process.spaces import AddressSpaces
@@ -28,7 +29,7 @@ from .moduleindex import ModuleIndex, ModuleIndexes
 from .pdbsymbols import PdbSymbols
 from .placemap import PlaceMap
 from .places import FUZZY, FUZZY_FRAME, NOT_CANONICAL, ZERO, AnyPlace, ModulePlace, Name, OverlapPlace
-from .usermodules import NO_PROCESS, ProcessModules, vad_at
+from .usermodules import NO_PROCESS, ProcessModules
 
 __all__ = ["AddressNamer", "KnownModule", "Name", "Symbolizer"]
 
@@ -210,7 +211,7 @@ class AddressNamer:
 
     def vad_at(self, address: int) -> Optional[Region]:
         """Returns the VAD that holds an address, None if there is none: the kernel has no VADs."""
-        return vad_at(self.process.vads, address)
+        return span_at(self.process.vads, address)
 
     def _place(self, address: int) -> AnyPlace:
         """Returns the place of a canonical address."""

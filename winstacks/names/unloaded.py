@@ -12,7 +12,7 @@ from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.memory import Memory
 from ..memory.decode.pagetable import PAGE_SIZE
-from ..memory.decode.status import Status, StatusItem, status
+from ..memory.decode.status import Status, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import counted
 from ..memory.image import Image
@@ -31,7 +31,7 @@ MAX_DRIVER = 1 << 28
 DRIVERS = 50
 """MI_UNLOADED_DRIVERS: the number of elements of the ring of _UNLOADED_DRIVERS, the same in every version."""
 
-DRIVERS_CONTRADICTED = status(StatusItem(StatusCode.CONTRADICTED, members=("MmUnloadedDrivers",)))
+DRIVERS_CONTRADICTED = contradicted("MmUnloadedDrivers")
 """The status of a list with values that no unloaded driver can have."""
 
 _RING = "RtlpUnloadEventTrace"

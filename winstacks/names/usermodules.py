@@ -5,13 +5,13 @@ two."""
 
 from __future__ import annotations
 
-import bisect
 from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ..memory.decode import text
 from ..memory.decode.machine import Machine
 from ..memory.decode.pagetable import round_to_pages
-from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.ranges import span_at
+from ..memory.decode.status import NOTHING, Status, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..process.regions import Region, image_path, mapped_path
@@ -102,12 +102,12 @@ class UserModules:
 
     def section_view(self, module: Module, vads: Sequence[Region]) -> Optional[SectionView]:
         """Returns the section that the VAD at a module's base maps, None if there is none."""
-        return self._sections.section_of(vad_at(vads, module.base))
+        return self._sections.section_of(span_at(vads, module.base))
 
     def file_status(self, vads: Sequence[Region], module: Module) -> Optional[StatusCode]:
         """Returns the status word for a module whose VAD maps no file or another file; None if the file is
         the module's, or is unknown. A loader entry may have the short name of its file."""
-        path = mapped_path(self._vads, vad_at(vads, module.base))
+        path = mapped_path(self._vads, span_at(vads, module.base))
         if path is None:
             return None
         if not path:
@@ -129,15 +129,9 @@ class UserModules:
         return [_module(vad.start, vad.end - vad.start, path, fault) for vad, path in named if path]
 
 
-def vad_at(vads: Sequence[Region], address: int) -> Optional[Region]:
-    """Returns the VAD that holds an address, None if there is none; `vads` ascend."""
-    index = bisect.bisect_right(vads, (address, 1 << 64)) - 1
-    return vads[index] if index >= 0 and address < vads[index].end else None
-
-
 def image_at(vads: Sequence[Region], base: int) -> Optional[Region]:
     """Returns the VAD of the image mapped at an address, None if there is none; `vads` ascend."""
-    vad = vad_at(vads, base)
+    vad = span_at(vads, base)
     return vad if vad and vad.image and vad.start == base else None
 
 
@@ -159,14 +153,14 @@ def _module_size(entry: LoaderEntry, vads: Sequence[Region]) -> Tuple[int, Statu
 
     Pages behind an image in its mapping are named as the module's.
     """
-    vad = vad_at(vads, entry.base)
+    vad = span_at(vads, entry.base)
     if vad is None:
         return entry.size, NOTHING
     room = vad.end - entry.base
     of_image = vad.image and vad.start == entry.base
     if fits_mapping(entry.size, room) if of_image else round_to_pages(entry.size) <= room:
         return room if of_image else min(entry.size, room), NOTHING
-    return room, status(StatusItem(StatusCode.CONTRADICTED, members=("SizeOfImage",)))
+    return room, contradicted("SizeOfImage")
 
 
 def _entry_status(entry: LoaderEntry, lists_whole: bool, vads: Optional[Sequence[Region]]) -> Status:
@@ -178,7 +172,7 @@ def _entry_status(entry: LoaderEntry, lists_whole: bool, vads: Optional[Sequence
     """
     faults = status(StatusCode.PARTLY_UNLINKED) if lists_whole and entry.orders != _BOTH_ORDERS else NOTHING
     if vads is not None:
-        vad = vad_at(vads, entry.base)
+        vad = span_at(vads, entry.base)
         if vad is None:
             faults = status(faults, StatusCode.NO_VAD)
         elif not vad.control_area:

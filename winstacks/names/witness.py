@@ -15,6 +15,7 @@ from __future__ import annotations
 import random
 from typing import Dict, List, Optional, Tuple, Union
 
+from ..memory.decode.memo import Kept
 from ..memory.decode.pagetable import PAGE_SIZE, round_to_pages
 from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
@@ -51,7 +52,7 @@ class FileWitnesses:
     def __init__(self, image: Image) -> None:
         self._lists = image.service(module_lists)
         self.files = image.service(module_files)
-        self._found: Dict[Tuple[str, int, int], Optional[PeImage]] = {}
+        self._found: Kept[Tuple[str, int, int], Optional[PeImage]] = Kept(MAX_KEPT)
 
     def find_file(self, reader: ImageReader, name: str, entry: Optional[Entry]) -> Optional[PeImage]:
         """Returns the file of a module; None if the examiner gave none, or none agrees with memory.
@@ -64,9 +65,7 @@ class FileWitnesses:
             return None
         key = (reader.layer_name, reader.base, reader.size)
         if key not in self._found:
-            if len(self._found) >= MAX_KEPT:
-                self._found.clear()
-            self._found[key] = self._search_file(reader, name, entry)
+            self._found.keep(key, self._search_file(reader, name, entry))
         return self._found[key]
 
     def with_file(self, reader: ImageReader, name: str, entry: Optional[Entry]) -> ImageReader:

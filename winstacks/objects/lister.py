@@ -12,7 +12,7 @@ from ..memory.decode import text
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.memory import WINDOW, Memory, ReadWindows
-from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.status import NOTHING, Status, StatusItem, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import MissingMemberError
 from ..memory.image import Image
@@ -93,7 +93,7 @@ class ObjectTraceLister:
             yield gap(image.kernel, self._other_form())
         elif table or stacks:
             if not table:
-                yield gap(image.kernel, StatusItem(StatusCode.CONTRADICTED, members=(_OBJECTS,)))
+                yield gap(image.kernel, contradicted(_OBJECTS))
             yield from _Refs(image, stacks).events(table)
 
     def _other_form(self) -> StatusCode:
@@ -185,7 +185,7 @@ class _Refs:
             described.status,
             StatusCode.NO_LONGER_TRACED if self._objects.traced(info.object_header) is False else None,
             StatusCode.BUCKET if self._strays(bucket, described, info) else None,
-            StatusItem(StatusCode.CONTRADICTED, members=("NextPos",)) if used != info.next_pos else None,
+            contradicted("NextPos") if used != info.next_pos else None,
             StatusCode.TOO_MANY_EVENTS if info.next_pos > info.max_stacks else None,
             StatusItem(why, expected - count) if count < expected else None,
         )

@@ -11,9 +11,8 @@ Every method lists anew from the file. What cannot be read is listed too: as a r
 
 from __future__ import annotations
 
-import types
 from functools import cached_property
-from typing import Collection, Iterator, List, NamedTuple, Optional, Sequence, Type
+from typing import Collection, Iterator, List, NamedTuple, Optional, Sequence
 
 from volatility3.framework import exceptions
 
@@ -73,12 +72,7 @@ class Opened:
     def __enter__(self) -> Opened:
         return self
 
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[types.TracebackType],
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Optional
 
 from ..memory.image import AddressSpace, Image
-from .usertypes import user_types
+from .usertypes import peb_at
 
 _SIZE = 4
 
@@ -22,8 +22,7 @@ def read(image: Image, space: AddressSpace) -> Optional[int]:
         return image.memory(space).number(image.require_symbol("NtGlobalFlag"), _SIZE)
     if not (space.peb and space.layer_name):
         return None
-    offset = user_types(image, space)["_PEB"].offset("NtGlobalFlag")
-    return image.memory(space).number(space.peb + offset, _SIZE)
+    return peb_at(image, space)["NtGlobalFlag"]
 
 
 def is_lost(image: Image, space: AddressSpace) -> bool:

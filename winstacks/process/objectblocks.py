@@ -17,17 +17,17 @@ from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.structure import Structures
 from ..memory.image import Image
 
-_HEADER = "_OBJECT_HEADER"
-_NAME = "_OBJECT_HEADER_NAME_INFO"
-_CREATOR = "_OBJECT_HEADER_CREATOR_INFO"
+OBJECT_HEADER = "_OBJECT_HEADER"
+NAME_INFO = "_OBJECT_HEADER_NAME_INFO"
+CREATOR_INFO = "_OBJECT_HEADER_CREATOR_INFO"
 _PADDING = 0x80
 """The bit of InfoMask for _OBJECT_HEADER_PADDING_INFO, whose size is a value in it."""
 CREATOR_MASK, NAME_MASK = 0x01, 0x02
 """Bits of _OBJECT_HEADER.InfoMask, since 7 (CodeMachine, "Windows kernel object header"). The part for the
 lower bit lies nearer to the header."""
 _PARTS = (
-    (CREATOR_MASK, (_CREATOR,)),
-    (NAME_MASK, (_NAME,)),
+    (CREATOR_MASK, (CREATOR_INFO,)),
+    (NAME_MASK, (NAME_INFO,)),
     (0x04, ("_OBJECT_HEADER_HANDLE_INFO",)),
     (0x08, ("_OBJECT_HEADER_QUOTA_INFO",)),
     (0x10, ("_OBJECT_HEADER_PROCESS_INFO",)),
@@ -50,7 +50,7 @@ class ObjectBlocks:
 
     def __init__(self, image: Image) -> None:
         types: Structures = image.types
-        header, pool = types[_HEADER], types.find("_POOL_HEADER")
+        header, pool = types[OBJECT_HEADER], types.find("_POOL_HEADER")
         self._memory = image.memory(image.kernel)
         self._unit = 2 * image.pointer_size
         self._mask = header.first_member("InfoMask")
@@ -60,7 +60,7 @@ class ObjectBlocks:
         structures = [(bit, [types.first_structure(name) for name in names]) for bit, names in _PARTS]
         known = [(bit, [item.size for item in found if item is not None]) for bit, found in structures]
         self._sizes = {bit: sizes[0] for bit, sizes in known if sizes}
-        name, creator = types.find(_NAME), types.find(_CREATOR)
+        name, creator = types.find(NAME_INFO), types.find(CREATOR_INFO)
         self._name_size, self._name = name.size, name.first_member("Name.Length")
         self._creator_size, self._links = creator.size, creator.first_member("TypeList")
 

@@ -14,19 +14,24 @@ from volatility3.framework import exceptions
 from ..memory.decode import text
 from ..memory.decode.memo import Memo
 from ..memory.decode.memory import string_lengths
-from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.status import NOTHING, Status, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import MissingMemberError
 from ..memory.image import Image
 from .kernelobjects import IMAGE_FILE_NAME, process_at, thread_at
-from .objectblocks import CREATOR_FLAG, CREATOR_MASK, NAME_MASK, ObjectBlocks
+from .objectblocks import (
+    CREATOR_FLAG,
+    CREATOR_INFO,
+    CREATOR_MASK,
+    NAME_INFO,
+    NAME_MASK,
+    OBJECT_HEADER,
+    ObjectBlocks,
+)
 from .processlist import CidTable, id_differs, process_list
 from .programs import ProgramNames
 from .threadids import ThreadIds
 
-_HEADER = "_OBJECT_HEADER"
-_NAME = "_OBJECT_HEADER_NAME_INFO"
-_CREATOR = "_OBJECT_HEADER_CREATOR_INFO"
 MAX_NAME = 0x1000
 
 _Named = Tuple[Optional[str], Status]
@@ -34,7 +39,6 @@ _Named = Tuple[Optional[str], Status]
 missing."""
 
 _UNREADABLE = status(StatusCode.OBJECT_UNREADABLE)
-_CONTRADICTED = status(StatusItem(StatusCode.CONTRADICTED, members=("Name",)))
 
 
 class ObjectNames:
@@ -49,9 +53,9 @@ class ObjectNames:
         self._block_doubt = block_doubt
         self._image = image
         self._memory = image.memory(image.kernel)
-        self._body = self._types[_HEADER].offset("Body")
-        self._info_mask = self._types[_HEADER].first_member("InfoMask")
-        self._name_offset = self._types[_HEADER].first_member("NameInfoOffset")
+        self._body = self._types[OBJECT_HEADER].offset("Body")
+        self._info_mask = self._types[OBJECT_HEADER].first_member("InfoMask")
+        self._name_offset = self._types[OBJECT_HEADER].first_member("NameInfoOffset")
 
     def name(self, kind: str, body: int, info_mask: Optional[int] = None) -> _Named:
         """Returns the name of an object, and why it is missing.
@@ -132,14 +136,14 @@ class ObjectNames:
             distance = None if mask is None else self._distance(mask)
         if not distance:
             return None, _UNREADABLE if distance is None else NOTHING
-        start = header - distance + self._types[_NAME].offset("Name.Length")
+        start = header - distance + self._types[NAME_INFO].offset("Name.Length")
         size = self._memory.pointer_size
         data = self._memory.read(start, 2 * size)
         if data is None:
             return None, _UNREADABLE
         lengths = string_lengths(data)
         if lengths is None or bool(lengths[0]) != any(data[size:]):
-            return None, _CONTRADICTED
+            return None, contradicted("Name")
         name = self._memory.unicode_string(data, MAX_NAME)
         return name, NOTHING if name is not None else _UNREADABLE
 
@@ -147,8 +151,8 @@ class ObjectNames:
         """Returns the distance of the name information before the header, 0 if there is none."""
         if not info_mask & NAME_MASK:
             return 0
-        creator = self._types[_CREATOR].size if info_mask & CREATOR_MASK else 0
-        return self._types[_NAME].size + creator
+        creator = self._types[CREATOR_INFO].size if info_mask & CREATOR_MASK else 0
+        return self._types[NAME_INFO].size + creator
 
 
 _TYPE_OF_TYPES = "Type"
@@ -184,7 +188,7 @@ class Objects:
     """Describes objects by the addresses of their headers; made as `image.service(Objects)`."""
 
     def __init__(self, image: Image) -> None:
-        header = image.types[_HEADER]
+        header = image.types[OBJECT_HEADER]
         self._image = image
         self._memory = image.memory(image.kernel)
         self._names = ObjectNames(image, self._block_doubt)
@@ -198,7 +202,7 @@ class Objects:
         self._key = image.types.find("_OBJECT_TYPE").first_member("Key")
         self._blocks = ObjectBlocks(image)
         if self._info_mask is None and self._flags is None:
-            image.lacks(MissingMemberError(f"{_HEADER} has no member InfoMask or Flags"))
+            image.lacks(MissingMemberError(f"{OBJECT_HEADER} has no member InfoMask or Flags"))
         self._types: Optional[int] = None
         if self._type is None:
             self._types = image.require_symbol("ObTypeIndexTable")
@@ -211,7 +215,7 @@ class Objects:
         mixed = self._mixed_with(image) if self._has_cookie else None
         if mixed not in (None, self._cookie):
             self._cookie = mixed or 0
-            self._wrong_cookie = status(StatusItem(StatusCode.CONTRADICTED, members=("ObHeaderCookie",)))
+            self._wrong_cookie = contradicted("ObHeaderCookie")
         if self._types is not None and cookie is None and self._mixes_indices(image):
             image.lacks("ObHeaderCookie")
             self._types = None
@@ -228,7 +232,7 @@ class Objects:
         if not marked:
             return None if marked is None else ObjectCreator(0, 0)
         try:
-            creator = self._image.types[_CREATOR]
+            creator = self._image.types[CREATOR_INFO]
             pid, index = creator.field("CreatorUniqueProcess"), creator.field("CreatorBackTraceIndex")
         except MissingMemberError as error:
             self._image.lacks(error)
@@ -244,7 +248,7 @@ class Objects:
 
     def references(self, header: int) -> Tuple[Optional[int], Optional[int]]:
         """Returns HandleCount and PointerCount of an object, None where they cannot be read."""
-        view = self._image.at(_HEADER, header)
+        view = self._image.at(OBJECT_HEADER, header)
         return view["HandleCount"], view["PointerCount"]
 
     def header_of(self, body: int) -> int:
@@ -269,7 +273,7 @@ class Objects:
             kind = known
         elif known not in (None, kind):
             member = "Type" if self._type is not None else "TypeIndex"
-            kind, wrong = known, status(StatusItem(StatusCode.CONTRADICTED, members=(member,)))
+            kind, wrong = known, contradicted(member)
         if kind is None:
             return ObjectInfo(body, None, None, status(StatusCode.OBJECT_TYPE_UNKNOWN))
         mask = self._info_mask.value_in(data) if self._info_mask else None
@@ -286,8 +290,7 @@ class Objects:
         """Returns what `_block_doubt` returns, from the bytes of the header."""
         address = self._type_address(header, data)
         key = self._memory.member(address, self._key) or 0
-        wrong = self._blocks.wrong(header, data, key)
-        return status(StatusItem(StatusCode.CONTRADICTED, members=wrong)) if wrong else NOTHING
+        return contradicted(*self._blocks.wrong(header, data, key))
 
     def _known_type(self, body: int) -> Optional[str]:
         """Returns the type of an object that the list of processes or PspCidTable has; None for others."""

@@ -21,6 +21,7 @@ from ..memory import bulk
 from ..memory.decode import pagetable
 from ..memory.decode.memo import Memo
 from ..memory.decode.pagetable import PAGE_SIZE
+from ..memory.decode.ranges import span_at
 from ..memory.image import AddressSpace, Image
 from .regions import Region, protection_name
 from .sections import MAX_PAGES, UNREAD, ImageSections, PageTable, SectionView
@@ -70,7 +71,7 @@ class PresentCode:
     def protection(self, space: AddressSpace, region: Optional[Region], address: int) -> Optional[str]:
         """Returns the protection of the page at an address now; None if it is not in memory, or unknown."""
         if not self._image.table_name:
-            pages = None if region is None else region.pages_at(address)
+            pages = None if region is None else span_at(region.pages, address)
             return None if pages is None else pages.protection_name
         layer = self._image.layer_of(space) if space.layer_name else None
         if not isinstance(layer, intel.Intel) or not self._image.machine.is_canonical(address):

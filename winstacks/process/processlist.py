@@ -19,7 +19,7 @@ from volatility3.plugins.windows import psscan
 
 from ..memory import bulk
 from ..memory.decode import links
-from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.status import NOTHING, Status, StatusItem, naming, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import Field, MissingMemberError
 from ..memory.decode.text import counted
@@ -86,7 +86,7 @@ _SCAN_ERRORS = (AttributeError, IndexError)
 
 def found_by(witness: str) -> Status:
     """Returns the status of a process or thread that is on no list."""
-    return status(StatusItem(StatusCode.FOUND_BY, members=(witness,)))
+    return naming(StatusCode.FOUND_BY, witness)
 
 
 class ListedProcess(NamedTuple):

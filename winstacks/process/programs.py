@@ -17,8 +17,7 @@ from __future__ import annotations
 from typing import Optional
 
 from ..memory.decode.memo import Memo
-from ..memory.decode.status import NOTHING, Status, StatusItem, status
-from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.status import NOTHING, Status, contradicted
 from ..memory.decode.text import file_name
 from ..memory.image import Image
 from .kernelobjects import IMAGE_FILE_NAME, process_at
@@ -76,7 +75,7 @@ class ProgramNames:
             return NOTHING
         if _is_name_of(name, started) or _is_name_of(name, self._file_of(eprocess)):
             return NOTHING
-        return status(StatusItem(StatusCode.CONTRADICTED, members=(IMAGE_FILE_NAME,)))
+        return contradicted(IMAGE_FILE_NAME)
 
     def _file_of(self, eprocess: int) -> str:
         """Returns the name of the file behind a process's section, empty if unknown."""

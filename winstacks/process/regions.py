@@ -10,7 +10,6 @@ has MemoryInfoListStream.
 
 from __future__ import annotations
 
-import bisect
 from typing import List, NamedTuple, Optional, Protocol, Tuple
 
 from ..memory.image import AddressSpace
@@ -23,8 +22,6 @@ PROTECTIONS = (
 _MODIFIERS = ("", "PAGE_NOCACHE", "PAGE_GUARD", "PAGE_WRITECOMBINE")
 """The names of the upper 2 bits of VadFlags.Protection. With PAGE_NOACCESS they have no further meaning."""
 
-
-_BEYOND = 1 << 64
 
 UNKNOWN_PROTECTION = "protection unknown"
 """The protection of memory that no stream of a dump describes."""
@@ -91,11 +88,6 @@ class Region(NamedTuple):
     def executable(self) -> Optional[bool]:
         """Whether the first protection lets code run; None if it is unknown."""
         return None if self.protection is None else _executes(self.protection)
-
-    def pages_at(self, address: int) -> Optional[PageRange]:
-        """Returns the pages that hold an address, with their present protection; None if none are listed."""
-        place = bisect.bisect_right(self.pages, (address, _BEYOND)) - 1
-        return self.pages[place] if place >= 0 and address < self.pages[place].end else None
 
 
 def protection_name(protection: int) -> str:

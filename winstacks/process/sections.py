@@ -22,6 +22,7 @@ from volatility3.framework.layers import intel, linear
 from ..memory import bulk, pagetables
 from ..memory.decode import pagetable
 from ..memory.decode.memo import Memo
+from ..memory.decode.memory import Windows
 from ..memory.decode.pagetable import PAGE_SHIFT, PAGE_SIZE
 from ..memory.decode.ranges import Extents
 from ..memory.image import Image
@@ -41,7 +42,7 @@ _TABLES_KEPT = 256
 """Page tables of processes that are kept: the one process that is being read has up to about 200."""
 
 MAX_WINDOW_BYTES = 1 << 26
-"""Bytes of sections that are kept for all processes that map them. Above this all are dropped."""
+"""Bytes of sections that are kept for all processes that map them."""
 
 _VIEWS_KEPT = 4096
 """Views of sections that are at hand: a process has some 100."""
@@ -61,8 +62,9 @@ class ImageSections:
         self._memory = image.memory(image.kernel)
         self._found: Dict[Tuple[int, int, int], array[int]] = {}
         self._kept_pages = 0
-        self._windows: Dict[Tuple[Tuple[int, int, int], int, int], Extents] = {}
-        self._window_bytes = 0
+        self.windows: Windows[Tuple[Tuple[int, int, int], int, int]] = Windows(
+            self._read_window, MAX_WINDOW_BYTES
+        )
         self._spaces: Memo[str, pagetables.PageTables] = Memo(self._tables_of, _SPACES_KEPT)
         self._tables: Memo[Tuple[str, int], PageTable] = Memo(self._read_table, _TABLES_KEPT)
         self._views: Memo[Region, Optional[SectionView]] = Memo(self._view_of, _VIEWS_KEPT)
@@ -103,20 +105,6 @@ class ImageSections:
                 self._kept_pages -= len(self._found.pop(next(iter(self._found))))
         return addresses
 
-    def window(self, view: SectionView, offset: int, length: int) -> Extents:
-        """Returns a section's own content in a range of offsets, by offset; it is kept for all processes."""
-        key = view.key, offset, length
-        extents = self._windows.get(key)
-        if extents is None:
-            loaded = view.load(view.start + offset, length)
-            extents = Extents((start - view.start, data) for start, data in loaded.runs)
-            if self._window_bytes > MAX_WINDOW_BYTES:
-                self._windows.clear()
-                self._window_bytes = 0
-            self._window_bytes += PAGE_SIZE + sum(len(data) for _, data in extents.runs)
-            self._windows[key] = extents
-        return extents
-
     def table(self, layer: intel.Intel, address: int) -> PageTable:
         """Returns the page table of a process that maps an address."""
         name = str(layer.name)
@@ -144,6 +132,11 @@ class ImageSections:
     def context(self) -> interfaces.context.ContextInterface:
         """The image's context."""
         return self._image.context
+
+    def _read_window(self, key: Tuple[Tuple[int, int, int], int, int]) -> Extents:
+        """Returns the content of the section of a view's key in a range (offset, length), by offset."""
+        of_view, offset, length = key
+        return SectionView(self, 0, *of_view).load(offset, length)
 
     def _tables_of(self, layer_name: str) -> pagetables.PageTables:
         layer = self.context.layers[layer_name]
@@ -234,7 +227,7 @@ class SectionView:
         to be there (`mapped_by`), else None. All such processes share the bytes."""
         if not self.mapped_by(layer, start, start + length):
             return None
-        extents = self._sections.window(self, start - self.start, length)
+        extents = self._sections.windows[self.key, start - self.start, length]
         return Extents((self.start + offset, data) for offset, data in extents.runs)
 
     def pieces(self, start: int, end: int) -> Iterator[Tuple[int, int, int]]:

@@ -16,7 +16,7 @@ from ..memory.decode import links, text
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.pagetable import PAGE_SIZE
-from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.status import NOTHING, Status, StatusItem, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import KERNEL_PID, AddressSpace, Image
 from .kernelobjects import IMAGE_FILE_NAME, PROCESS, VAD_ROOT, process_at, process_type, thread_type
@@ -168,7 +168,7 @@ class KernelSpaces:
         wow64 = self._is_wow64(eprocess) if image.machine is Machine.AMD64 else False
         unreadable = status(unreadable, StatusCode.PROCESS_UNREADABLE if None in (raw, peb, wow64) else None)
         # Windows gives a PEB a page of its own.
-        moved = StatusItem(StatusCode.CONTRADICTED, members=("Peb",)) if (peb or 0) % PAGE_SIZE else None
+        moved = contradicted("Peb") if (peb or 0) % PAGE_SIZE else None
         remark = status(process.status, unreadable, moved)
         if layer_name:
             fault, doubt = image.service(PageTableRoots).check(address, layer_name)
@@ -204,7 +204,7 @@ class KernelSpaces:
                     else:
                         fault = fault or unread
             if wrong or witnessed_peb not in (None, peb32):
-                doubt = status(native.remark, StatusItem(StatusCode.CONTRADICTED, members=("WoW64Process",)))
+                doubt = status(native.remark, contradicted("WoW64Process"))
                 native, peb32 = native._replace(remark=doubt), witnessed_peb or peb32
             if is_wow64 or peb32:
                 half = native._replace(machine=Machine.I386, wow64=True, peb=peb32, status=fault)
@@ -310,7 +310,7 @@ class PageTableRoots:
         tree = self._tree(eprocess)
         if tree == 0 or self._trees[tree] > 1:
             wrong.append("VadRoot")
-        doubt = status(StatusItem(StatusCode.CONTRADICTED, members=tuple(wrong)) if wrong else None)
+        doubt = contradicted(*wrong)
         others = [user for user in self._owners.get(root, ()) if user != eprocess]
         if not others:
             return NOTHING, doubt

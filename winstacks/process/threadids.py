@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional, Tuple
 
 from ..memory.decode import text
-from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.memo import Memo
+from ..memory.decode.status import NOTHING, Status, StatusItem, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
 from .kernelobjects import (
@@ -51,10 +52,6 @@ class ThreadOwner(NamedTuple):
     status: Status = NOTHING
 
 
-def _contradicted(member: str) -> Status:
-    return status(StatusItem(StatusCode.CONTRADICTED, members=(member,)))
-
-
 class ThreadIds:
     """Looks up threads, each once. Made as `image.service(ThreadIds)`."""
 
@@ -71,12 +68,10 @@ class ThreadIds:
         self._own = process.first_member("UniqueProcessId")
         self._ids = image.service(CidTable)
         self._programs = image.service(ProgramNames)
-        self._known: Dict[int, Optional[ThreadOwner]] = {}
+        self._known: Memo[int, Optional[ThreadOwner]] = Memo(self._read)
 
     def owner(self, ethread: int) -> Optional[ThreadOwner]:
         """Returns the thread at a canonical address, None if no thread is there."""
-        if ethread not in self._known:
-            self._known[ethread] = self._read(ethread)
         return self._known[ethread]
 
     def _read(self, ethread: int) -> Optional[ThreadOwner]:
@@ -101,10 +96,10 @@ class ThreadIds:
         process_id = self._process_id(eprocess) if eprocess else None
         if process_id is not None:
             wrong = stored is not None and stored != process_id
-            return process_id, eprocess, _contradicted("Cid.UniqueProcess") if wrong else NOTHING
+            return process_id, eprocess, contradicted("Cid.UniqueProcess") if wrong else NOTHING
         known = self._ids.process_of.get(pid, eprocess) if pid is not None else eprocess
         wrong = process is not None and known != eprocess
-        return pid, known, _contradicted(self._pointer) if wrong else NOTHING
+        return pid, known, contradicted(self._pointer) if wrong else NOTHING
 
     def _process_id(self, eprocess: int) -> Optional[int]:
         """Returns the ID by which Windows finds a process, or else the ID in the process's own structure."""

@@ -18,7 +18,7 @@ from typing import Any, Collection, Dict, Iterator, List, NamedTuple, Optional, 
 
 from ..memory.decode import links
 from ..memory.decode.ranges import Extents
-from ..memory.decode.status import NOTHING, Status, StatusItem, has_status, status
+from ..memory.decode.status import NOTHING, Status, StatusItem, contradicted, has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from . import processors, stacklimits
@@ -231,7 +231,7 @@ class KernelThreads:
             if (
                 ethread not in seen
                 and self._owner(ethread, data) == eprocess
-                and self._is_thread(ethread, data)
+                and is_type(self._part("type", ethread, data), THREAD_OBJECT)
                 and (ethread, eprocess) not in self._listed_elsewhere
             ):
                 seen.add(ethread)
@@ -265,10 +265,6 @@ class KernelThreads:
             owner = self._owner(ethread, self._memory.load(ethread, self._size))
             if owner:
                 yield ethread, owner
-
-    def _is_thread(self, start: int, extents: Extents) -> bool:
-        """Returns whether memory holds a thread: False if the kernel's table lacks the type's member."""
-        return is_type(self._part("type", start, extents), THREAD_OBJECT)
 
     def _part(self, name: str, start: int, extents: Extents) -> Optional[int]:
         """Returns one of the members of an _ETHREAD at `start`, None if the table or the image lacks it."""
@@ -339,7 +335,7 @@ class KernelThreads:
             return NOTHING
         return status(
             StatusCode.RUNNING_ON_NO_PROCESSOR if lone else None,
-            StatusItem(StatusCode.CONTRADICTED, members=tuple(wrong)) if wrong else None,
+            contradicted(*wrong),
             id_differs(self._ids.threads.get(ethread), values["tid"]),
         )
 

@@ -16,10 +16,13 @@ from typing import Sequence
 from ..memory.decode.memo import Memo
 from ..memory.decode.memory import Memory
 from ..memory.decode.structure import MissingMemberError, Structures
+from ..memory.decode.view import View
 from ..memory.image import AddressSpace, Image
 
 _LISTS = ("Load", "Memory", "Initialization")
-_LOCKS = ("FastPebLock", "LoaderLock")
+PEB_LOCKS = ("FastPebLock", "LoaderLock")
+"""Members of the PEB that point to a critical section."""
+
 _MOST_KEPT = 64
 """Processes whose structures are kept: if one more comes, all are dropped."""
 
@@ -31,6 +34,11 @@ def user_types(image: Image, space: AddressSpace) -> Structures:
         space: a half of a process; the kernel gets the structures of its bitness
     """
     return image.service(UserTypes).types_of(space)
+
+
+def peb_at(image: Image, space: AddressSpace) -> View:
+    """Returns the PEB of one half of a process."""
+    return View(image.memory(space), user_types(image, space).find("_PEB"), space.peb, image.lacks)
 
 
 def with_teb(image: Image, space: AddressSpace, teb: int) -> Structures:
@@ -96,7 +104,7 @@ def _locks(memory: Memory, peb: int, types: Structures) -> int:
     """Returns how many of the PEB's critical sections have debug information that names them."""
     section, debug = types["_RTL_CRITICAL_SECTION"], types["_RTL_CRITICAL_SECTION_DEBUG"]
     count = 0
-    for name in _LOCKS:
+    for name in PEB_LOCKS:
         lock = memory.member(peb, types["_PEB"].first_member(name))
         information = memory.member(lock, section.field("DebugInfo"))
         named = memory.member(information, debug.field("CriticalSection"))

@@ -81,11 +81,7 @@ class Vads:
 
     def _read(self, tree: _Tree, space: AddressSpace, top: int) -> Tuple[List[Region], bool]:
         vads, whole = self._walk(tree, top)
-        return sorted(vads), whole and len(vads) >= self._counted(tree, space)
-
-    def _counted(self, tree: _Tree, space: AddressSpace) -> int:
-        """Returns the kernel's count of the VADs of a process; 0 if unknown."""
-        return self._memory.member(space.eprocess, tree.count) or 0
+        return sorted(vads), whole and len(vads) >= (self._memory.member(space.eprocess, tree.count) or 0)
 
     def _walk(self, tree: _Tree, root: int) -> Tuple[List[Region], bool]:
         pending = [root]

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Iterator, List, Optional, Tuple
 
 from ..columns.words import PRODUCTS
-from ..memory.decode.status import Status, StatusItem, status
+from ..memory.decode.status import Status, naming, status
 from ..memory.decode.statuscodes import StatusCode
-from ..memory.decode.text import cell, moment
+from ..memory.decode.text import SECOND, cell, moment
 from ..memory.image import Image
 from ..minidump import smalldump
 from ..minidump.decode.drivers import Driver, broken_driver, list_drivers, list_unloaded
@@ -30,7 +30,6 @@ _HEXADECIMAL = (
     "DirectoryTableBase", "PfnDataBase", "PsLoadedModuleList", "PsActiveProcessHead", "MachineImageType",
     "KdDebuggerDataBlock", "MiniDumpFields", "SuiteMask",
 )  # fmt: skip
-_SECOND = 10_000_000
 _PARTS = (
     "Mm", "UnloadedDrivers", "Prcb", "Process", "Thread", "CallStack",
     "DriverList", "StringPool", "BrokenDriver", "DataPage", "DebuggerData", "DataBlocks",
@@ -142,7 +141,7 @@ def _header(header: KernelDumpHeader) -> Iterator[Tuple[str, str]]:
             time = moment(value)
             yield name, str(value) if time is None else time.isoformat(" ", "seconds")
         elif name == "SystemUpTime":
-            yield name, f"{value // _SECOND} s"
+            yield name, f"{value // SECOND} s"
         elif name == "ProductType":
             yield name, f"{value} {PRODUCTS.get(value, '')}".rstrip()
         elif name == "Comment":
@@ -163,9 +162,5 @@ def _driver(driver: Driver) -> Tuple[str, str, Status]:
         value = getattr(driver, name)
         if value is not None:
             parts.append(f"{name} {value:#x}")
-    lost = (
-        None
-        if driver.TimeDateStamp is not None
-        else StatusItem(StatusCode.NOT_IN_THE_DUMP, None, ("TimeDateStamp",))
-    )
+    lost = None if driver.TimeDateStamp is not None else naming(StatusCode.NOT_IN_THE_DUMP, "TimeDateStamp")
     return cell(driver.name or ""), ", ".join(parts), status(*row_status, lost)

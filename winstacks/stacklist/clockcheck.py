@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from typing import Iterable, Optional, Tuple
 
-from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.status import NOTHING, Status, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import is_time, moment
 from ..memory.image import AddressSpace, Image
@@ -73,7 +73,7 @@ class NewestTime:
             f"The clock of the image is contradicted: it shows {moment(capture_time)}, and {self.owner} at "
             f"{moment(self.time)}"
         )
-        return status(StatusItem(StatusCode.CONTRADICTED, members=(CAPTURE_TIME,)))
+        return contradicted(CAPTURE_TIME)
 
     def _is_newer(self, time: Optional[int]) -> bool:
         # A time of 0 stands for an event that has not happened.
@@ -88,4 +88,4 @@ def merged(first: Status, second: Status) -> Status:
         if item.code is StatusCode.CONTRADICTED:
             members = (*members, *(name for name in item.members if name not in members))
     others = tuple(item for item in items if item.code is not StatusCode.CONTRADICTED)
-    return status(StatusItem(StatusCode.CONTRADICTED, members=members) if members else None, others)
+    return status(contradicted(*members), others)

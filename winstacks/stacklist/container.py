@@ -91,8 +91,7 @@ def _measure(image: Image) -> FileLength:
             missing += min(max(end, 0), length)
         return FileLength(expected or None, missing)
     size = int(layer.maximum_address) + 1
-    count = image.symbol("MmNumberOfPhysicalPages")
-    pages = None if count is None else image.memory(image.kernel).pointer(count)
+    pages = image.memory(image.kernel).pointer(image.symbol("MmNumberOfPhysicalPages"))
     most = (pages * PAGE_SIZE if pages else _ADDRESS) + _HOLES
     known = max((place for place in _places(image) if place < most), default=0) + PAGE_SIZE
     # A count alone is no proof: memory without content may have been left out at the end.
@@ -127,16 +126,12 @@ def _places(image: Image) -> Iterator[int]:
 def _structures(image: Image, processes: Iterable[int]) -> Iterator[int]:
     """Yields canonical addresses of kernel structures, whether the image holds them or not."""
     memory, ids = image.memory(image.kernel), image.service(CidTable)
-    symbol, thread = image.symbol(CID_TABLE), image.types.first_structure("_ETHREAD")
-    table = memory.pointer(symbol) if symbol is not None else None
+    thread, table = image.types.find("_ETHREAD"), memory.pointer(image.symbol(CID_TABLE))
     yield from (*filter(None, (table,)), *processes, *ids.unread, *ids.threads)
-    stack, entry = (
-        None if thread is None else thread.first_member(member)
-        for member in ("Tcb.KernelStack", "ThreadListEntry")
-    )
+    stack, entry = thread.first_member("Tcb.KernelStack"), thread.first_member("ThreadListEntry")
     for eprocess in processes if entry is not None else ():
         for link in (process_member(image, eprocess, f"ThreadListHead.{end}") for end in ("Flink", "Blink")):
             if link and entry is not None:
                 yield link - entry.offset
     for ethread in ids.threads if stack is not None else ():
-        yield (memory.member(ethread, stack) if stack is not None else None) or ethread
+        yield memory.member(ethread, stack) or ethread

@@ -17,14 +17,14 @@ from typing import Callable, Collection, Dict, Iterable, List, NamedTuple, Optio
 from ..columns.dictionary import STACK_SEPARATOR
 from ..columns.words import IMAGE, UNBACKED, UNKNOWN
 from ..memory.decode.memo import Memo
-from ..memory.decode.status import Status, StatusItem, status
+from ..memory.decode.ranges import span_at
+from ..memory.decode.status import Status, contradicted, status
 from ..memory.decode.statuscodes import StatusCode, words_that
 from ..memory.decode.statusmeanings import Means
 from ..memory.decode.text import ShortText, short_of, with_address
 from ..memory.image import AddressSpace
 from ..names.places import FUZZY
 from ..names.symbolizer import AddressNamer, Name, Symbolizer
-from ..names.usermodules import vad_at
 from ..process.presentcode import CodeHere, PresentCode
 from ..stacks.decode.frames import Frame
 from ..tracedb.decode.recorded import RecordedStack
@@ -38,19 +38,11 @@ MAX_FRAMES = 1 << 14
 
 _shown = attrgetter("shown")
 
-_DOUBTS = (
-    StatusItem(StatusCode.VAD_OF_ANOTHER_FILE),
-    StatusItem(StatusCode.CONTRADICTED, members=("DllBase",)),
-)
+_DOUBTS = status(StatusCode.VAD_OF_ANOTHER_FILE, contradicted("DllBase"))
 """Status words of modules whose loader entry has a wrong base address or a wrong file."""
 
 
-UNCERTAIN = frozenset(
-    (
-        *map(StatusItem, words_that(Means.LIST_INCOMPLETE)),
-        StatusItem(StatusCode.CONTRADICTED, members=("MmUnloadedDrivers",)),
-    )
-)
+UNCERTAIN = frozenset(status(*words_that(Means.LIST_INCOMPLETE), contradicted("MmUnloadedDrivers")))
 """Status words of an address whose name comes from an incomplete list: the name may be wrong."""
 
 
@@ -60,7 +52,6 @@ class FrameDetails(NamedTuple):
     Attributes:
         protection: protection of the memory, as its VAD states it
         module: name of its module, as in Symbol; None if it is in no module
-        rva: the address relative to the module's base
         displacement: bytes from the function's start
     """
 
@@ -333,7 +324,7 @@ class _Facts:
         if name is None or not name.backing:
             return CodeHere()
         process = self._names.process
-        vad = None if process is None else vad_at(process.vads, address - self._back)
+        vad = None if process is None else span_at(process.vads, address - self._back)
         leading, trailing = self._pages.around(self._space, address) if frame.unbacked else (None, None)
         return CodeHere(
             self._pages.protection(self._space, vad, address - self._back),
@@ -349,7 +340,7 @@ class _Facts:
         assert name is not None
         lookup = address - self._back
         process = self._names.process
-        vad = vad_at(process.vads, lookup) if name.backing and process is not None else None
+        vad = span_at(process.vads, lookup) if name.backing and process is not None else None
         protection = None if vad is None else vad.protection_name
         known_module = self._names.module_at(lookup) if name.backing == IMAGE else None
         if known_module is None:

@@ -13,8 +13,7 @@ A plugin that walks the stacks of an image counts them in `Totals`, so that the 
 from __future__ import annotations
 
 import logging
-import types
-from typing import Any, Dict, Hashable, List, NamedTuple, Optional, Tuple, Type
+from typing import Any, Dict, Hashable, List, NamedTuple, Optional, Tuple
 
 from volatility3.framework import constants
 
@@ -157,12 +156,7 @@ class Warnings(logging.Handler):
             logging.getLogger(name).addHandler(self)
         return self
 
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[types.TracebackType],
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for name in LOGGERS:
             logging.getLogger(name).removeHandler(self)
 

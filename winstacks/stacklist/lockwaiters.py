@@ -35,7 +35,6 @@ class Waiter(NamedTuple):
 
     Attributes:
         awaited: which of the things for which the thread waits is the lock
-        status: what is doubtful
     """
 
     wait: ThreadWait

@@ -25,9 +25,10 @@ from ..columns.words import (
 )
 from ..memory import bulk
 from ..memory.decode.memory import Memory
-from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.status import NOTHING, Status, StatusItem, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
-from ..memory.decode.text import cell, is_time, printable
+from ..memory.decode.text import SECOND, cell, is_time, printable
+from ..memory.decode.view import View
 from ..memory.image import AddressSpace, Image
 from ..process.processors import MAX_PROCESSORS
 
@@ -37,13 +38,12 @@ is computed from two of them: it must be the same without symbols, and with symb
 _LOW, _HIGH, _AGAIN = range(0, 12, 4)
 """Offsets of LowPart, High1Time and High2Time in a KSYSTEM_TIME."""
 
-_SECOND = 10_000_000
-_MINUTE = 60 * _SECOND
+_MINUTE = 60 * SECOND
 _MAX_BIAS = 24 * 60
 
-_BUILD_MASK = 0xFFFF
+BUILD_MASK = 0xFFFF
 """The bits of NtBuildNumber below the kind of build (free or checked)."""
-_MAX_BUILD_LAB = 128
+MAX_BUILD_LAB = 128
 
 SYSTEM_PROCESSES = frozenset(
     (
@@ -70,7 +70,6 @@ class Clock(NamedTuple):
 
     Attributes:
         capture_time: SystemTime: time of the clock when its page was acquired
-        boot_time: time at which Windows was started
         source: source of `boot_time`: BOOT_TIME or INTERRUPT_TIME, empty without one
         counted_by: boot time as SystemTime minus InterruptTime, which needs no symbol of the kernel; None if
             either is unknown or wrong
@@ -201,7 +200,7 @@ def clock(image: Image) -> Clock:
         counted = None
         wrong.append("InterruptTime")
     boot, source = counted, "" if counted is None else INTERRUPT_TIME
-    boot_variable = _variable(image, 8, "KeBootTime")
+    boot_variable = image.memory(image.kernel).number(image.symbol("KeBootTime"), 8)
     if boot_variable and is_time(boot_variable) and boot_variable <= (now or boot_variable):
         boot, source = boot_variable, BOOT_TIME
     elif boot_variable:
@@ -211,7 +210,7 @@ def clock(image: Image) -> Clock:
         wrong.append("TimeZoneBias")
     clock_status = status(
         StatusCode.SHARED_DATA_UNREADABLE if shared.unreadable else None,
-        StatusItem(StatusCode.CONTRADICTED, members=tuple(wrong)) if wrong else None,
+        contradicted(*wrong),
     )
     return Clock(now, boot, source, counted, minutes, clock_status)
 
@@ -226,7 +225,7 @@ def kernel(image: Image) -> Kernel:
     lab = b"" if address is None else _string(image.memory(image.kernel), address)
     count = _number(image, "KeNumberProcessors")
     return Kernel(
-        build=None if number is None else number & _BUILD_MASK,
+        build=None if number is None else number & BUILD_MASK,
         build_lab=printable(lab.decode("latin-1")),
         product=PRODUCTS.get(shared.number("NtProductType") or 0, ""),
         processors=count if count is not None and 0 < count <= MAX_PROCESSORS else None,
@@ -255,19 +254,16 @@ class _SharedData:
     def __init__(self, image: Image) -> None:
         self.unreadable = False
         self.torn: List[str] = []
-        self._structure = image.types.first_structure("_KUSER_SHARED_DATA")
-        if self._structure is None:
+        self._shared = image.at("_KUSER_SHARED_DATA", image.machine.shared_data)
+        if not self._shared.structure.known:
             image.lacks("_KUSER_SHARED_DATA")
         self._memory = image.memory(image.kernel)
         self._address = image.machine.shared_data
 
     def number(self, path: str) -> Optional[int]:
         """Returns a member; None if the structure lacks it, or it cannot be read."""
-        field = None if self._structure is None else self._structure.first_member(path)
-        if field is None:
-            return None
-        value = self._memory.member(self._address, field)
-        self.unreadable = self.unreadable or value is None
+        value = self._shared[path]
+        self.unreadable = self.unreadable or (value is None and self._shared.structure.has(path))
         return value
 
     def time(self, name: str) -> Optional[int]:
@@ -291,18 +287,12 @@ def _minutes(bias: int) -> Optional[int]:
 
 def _number(image: Image, name: str) -> Optional[int]:
     """Returns the value of a variable that every kernel has."""
-    address = image.require_symbol(name)
-    return None if address is None else image.memory(image.kernel).number(address, 4)
-
-
-def _variable(image: Image, size: int, name: str) -> Optional[int]:
-    address = image.symbol(name)
-    return None if address is None else image.memory(image.kernel).number(address, size)
+    return image.memory(image.kernel).number(image.require_symbol(name), 4)
 
 
 def _string(memory: Memory, address: int) -> bytes:
     """Returns the bytes of a string up to its end; empty if the end is not found."""
-    text, end, _ = b"".join(_pieces(memory, address, _MAX_BUILD_LAB)).partition(b"\0")
+    text, end, _ = b"".join(_pieces(memory, address, MAX_BUILD_LAB)).partition(b"\0")
     return text if end else b""
 
 
@@ -317,19 +307,12 @@ def _pieces(memory: Memory, address: int, most: int) -> Iterator[bytes]:
 
 def _named_by(image: Image, space: AddressSpace) -> str:
     """Returns the computer's name in the environment of a process of session 0, else an empty text."""
-    peb, block = (
-        image.types.first_structure("_PEB"),
-        image.types.first_structure("_RTL_USER_PROCESS_PARAMETERS"),
-    )
-    if peb is None or block is None:
+    memory, types = image.memory(space), image.types
+    peb = View(memory, types.find("_PEB"), space.peb, image.lacks)
+    if peb["SessionId"] != 0:
         return ""
-    session, pointer = peb.first_member("SessionId"), peb.first_member("ProcessParameters")
-    environment = block.first_member("Environment")
-    memory = image.memory(space)
-    if session is None or pointer is None or environment is None or memory.member(space.peb, session) != 0:
-        return ""
-    parameters = memory.member(space.peb, pointer)
-    start = memory.member(parameters, environment) if parameters else None
+    block = types.find("_RTL_USER_PROCESS_PARAMETERS")
+    start = View(memory, block, peb["ProcessParameters"], image.lacks)["Environment"]
     for variable in _environment(memory, start or 0):
         if variable.upper().startswith(_VARIABLE):
             return cell(variable[len(_VARIABLE) :], _MAX_NAME)

@@ -18,8 +18,9 @@ import functools
 from typing import Dict, NamedTuple, Optional, Set, Tuple
 
 from ..memory.decode import text
+from ..memory.decode.memo import Kept
 from ..memory.decode.pagetable import round_to_pages
-from ..memory.decode.status import NOTHING, Status, StatusItem, has_status, status
+from ..memory.decode.status import NOTHING, Status, contradicted, has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..names.decode import pe
@@ -67,7 +68,7 @@ class ModuleIdentities:
         self._image = image
         self._vads = image.service(regions)
         self._sections = image.service(ImageSections)
-        self._of_sections: Dict[Tuple[int, int], Optional[_Build]] = {}
+        self._of_sections: Kept[Tuple[int, int], Optional[_Build]] = Kept(MAX_SECTIONS)
         self.lists = image.service(module_lists)
 
     def for_space(self, names: AddressNamer) -> SpaceModules:
@@ -91,16 +92,14 @@ class ModuleIdentities:
         if view is None:
             return None
         key = view.prototypes, view.count
-        if key not in self._of_sections:
-            if len(self._of_sections) >= MAX_SECTIONS:
-                self._of_sections.clear()
-            reader = ImageReader(self._image, "", vad.start, vad.end - vad.start, view, pristine=True)
-            try:
-                headers = pe.read_headers(reader.read)
-                self._of_sections[key] = headers.timestamp, round_to_pages(headers.size)
-            except HeaderError:
-                self._of_sections[key] = None
-        return self._of_sections[key]
+        if key in self._of_sections:
+            return self._of_sections[key]
+        reader = ImageReader(self._image, "", vad.start, vad.end - vad.start, view, pristine=True)
+        try:
+            headers = pe.read_headers(reader.read)
+        except HeaderError:
+            return self._of_sections.keep(key, None)
+        return self._of_sections.keep(key, (headers.timestamp, round_to_pages(headers.size)))
 
     def elsewhere(self, vad: Region) -> Optional[_Build]:
         """Returns stamp and size of a mapped image, from the loader entries of all processes that map it.
@@ -170,9 +169,7 @@ class SpaceModules:
             )
             if claimed and true is not None and claimed != true
         ]
-        module_status = status(
-            module_status, *(StatusItem(StatusCode.CONTRADICTED, members=(name,)) for name in wrong)
-        )
+        module_status = status(module_status, *(contradicted(name) for name in wrong))
         # An entry without a stamp is unknown, while a header may hold a stamp of 0.
         known_stamp = stamp or None if true_stamp is None else true_stamp
         return ModuleIdentity(

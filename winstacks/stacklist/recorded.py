@@ -15,7 +15,7 @@ from ..heaps.decode.contents import HeapOwner
 from ..heaps.lister import Heaps
 from ..locks.lister import LockLister
 from ..locks.lock import Lock
-from ..memory.decode.status import Status, StatusItem, status, text
+from ..memory.decode.status import Status, StatusItem, naming, status, text
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..objects.lister import ObjectEvent, ObjectTraceLister
@@ -311,9 +311,7 @@ def _owners(lock: Lock) -> Tuple[int, ...]:
 
 def _owned(lock: Lock, tids: Tuple[int, ...]) -> Status:
     """Returns the additions to a lock's status for its owners, whose IDs are `tids`."""
-    several = (
-        StatusItem(StatusCode.OWNED_BY, members=tuple(map(str, tids[:MAX_OWNERS]))) if len(tids) > 1 else None
-    )
+    several = naming(StatusCode.OWNED_BY, *map(str, tids[:MAX_OWNERS])) if len(tids) > 1 else None
     more = StatusItem(StatusCode.MORE_OWNERS, len(tids) - MAX_OWNERS) if len(tids) > MAX_OWNERS else None
     return status(*(owner.status for owner in lock.owners), several, more)
 

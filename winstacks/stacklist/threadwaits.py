@@ -45,7 +45,6 @@ class WaitRow(NamedTuple):
         end: where the chain behind the thread ends, a word of `words.CHAIN_ENDS`
         deadlock: number of the deadlock to which the thread belongs; None if it is in none
         symbol: name of the code that asked for the wait
-        evidence: facts that a second examiner can check
     """
 
     wait: ThreadWait

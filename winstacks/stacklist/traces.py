@@ -173,7 +173,7 @@ class StackCollector:
             recorded.append(((LOCK,), self._recorded.of_locks))
         if not stack_filter.tids and stack_filter.has(CALLBACK) and self._image.table_name:
             recorded.append(((CALLBACK,), self._callbacks.of_space))
-        spaces = list(self._spaces(stack_filter)) if recorded else []
+        spaces = list(AddressSpaces.list_spaces(self._image, stack_filter.pids)) if recorded else []
         for kinds, of_space in recorded:
             for space in spaces:
                 yield Portion(kinds, space, functools.partial(of_space, space))
@@ -222,9 +222,6 @@ class StackCollector:
             if stack_filter.takes(stack) and stack.counted is not None:
                 totals.stack(stack.incomplete)
             yield stack
-
-    def _spaces(self, stack_filter: StackFilter) -> Iterator[AddressSpace]:
-        return AddressSpaces.list_spaces(self._image, stack_filter.pids)
 
     # Cached: a caller that lists a large image in parts asks many times.
     @functools.cached_property

@@ -14,7 +14,6 @@ import abc
 import functools
 from typing import (
     Any,
-    Dict,
     FrozenSet,
     Generic,
     Iterator,
@@ -23,14 +22,15 @@ from typing import (
     Optional,
     Sequence,
     Tuple,
-    TypeVar,
     Union,
 )
 
 from ..memory.decode.machine import Machine
+from ..memory.decode.memo import Kept
 from ..memory.decode.memory import Memory, ReadMemory
 from ..memory.decode.structure import Buffer, Structure
 from ..memory.image import Image
+from ..names.decode.functiontable import MOST_DERIVED
 from ..process.kernelstacks import KernelStackSegment
 from ..traps.state import TrapState, register_types
 from .decode.budget import FollowBudget, WalkBudget
@@ -48,6 +48,7 @@ from .decode.registers import Registers, Registers32
 from .decode.registers_arm64 import RegistersArm64
 from .decode.surroundings import Surroundings
 from .decode.walk import Walker
+from .decode.walkstep import R
 
 Range = Tuple[int, int]
 
@@ -56,8 +57,6 @@ KnownTrapFrames = Mapping[int, Optional[AnyRegisters]]
 ARM64: addresses of trap frames, each with its registers."""
 
 NO_TRAPS: KnownTrapFrames = {}
-
-R = TypeVar("R", Registers, Registers32, RegistersArm64)
 
 
 class WalkContext:
@@ -92,8 +91,8 @@ class WalkContext:
         self.may_execute = may_execute
         self.own_copy = own_copy
         self.find_dispatcher = find_dispatcher
-        self.sites: Dict[int, Site] = {}
-        self.arm64_sites: Dict[int, Any] = {}
+        self.sites: Kept[int, Site] = Kept(MOST_DERIVED)
+        self.arm64_sites: Kept[int, Any] = Kept(MOST_DERIVED)
         self._read_code = read_code
         self._budget = budget
 

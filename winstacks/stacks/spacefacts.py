@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import bisect
 from functools import cached_property
 from typing import List, Optional, Tuple
 
@@ -12,8 +11,10 @@ from volatility3.framework.layers import intel
 
 from ..columns.words import PDB
 from ..memory import bulk, pagetables
+from ..memory.decode.machine import KERNEL_HALF
 from ..memory.decode.memo import Memo
 from ..memory.decode.memory import join
+from ..memory.decode.ranges import span_at
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..names.decode.grounds import is_first
@@ -23,7 +24,6 @@ from ..process.threads import Threads
 from ..process.userstacks import UserStacks
 from .decode.surroundings import Surroundings
 
-_KERNEL_HALF = 1 << 63
 _MAX_KEPT = 1 << 14
 _RESERVED = "MEM_RESERVE"
 
@@ -56,7 +56,7 @@ class SpaceFacts:
         label = None if known_module is None else known_module.label_at(address)
         if known_module is None or label is None:
             return False
-        return is_first(known_module.module.name, label[1], bool(address & _KERNEL_HALF))
+        return is_first(known_module.module.name, label[1], bool(address & KERNEL_HALF))
 
     def is_start(self, address: int) -> bool:
         """Returns whether a function with a name begins exactly at an address.
@@ -75,7 +75,7 @@ class SpaceFacts:
 
         Only the user's half has lists of regions. Reserved memory holds nothing.
         """
-        if address & _KERNEL_HALF:
+        if address & KERNEL_HALF:
             return None
         region = self._names.vad_at(address)
         if region is not None:
@@ -112,8 +112,7 @@ class SpaceFacts:
             return pagetables.may_execute(self._image.context, layer, bulk.masked(layer, address))
         if self.is_mapped(address) is False:
             return False
-        position = bisect.bisect_right(self._stacks, (address, _KERNEL_HALF << 1)) - 1
-        return position < 0 or address >= self._stacks[position][1]
+        return span_at(self._stacks, address) is None
 
     @cached_property
     def _stacks(self) -> List[Tuple[int, int]]:

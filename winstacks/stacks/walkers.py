@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import bisect
 import functools
 import logging
 from typing import Any, Callable, Container, Dict, List, Optional, Sequence, Tuple
@@ -14,9 +13,10 @@ from volatility3.framework.layers import intel
 
 from ..memory import bulk
 from ..memory.decode.machine import Machine
+from ..memory.decode.memo import Memo
 from ..memory.decode.memory import Memory
 from ..memory.decode.pagetable import PAGE_SIZE
-from ..memory.decode.ranges import flatten
+from ..memory.decode.ranges import flatten, span_at
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..names.decode.functiontable import END_OF_IMAGE, FunctionTable
@@ -64,13 +64,10 @@ class Cpus:
     """The processors of an image, each created at its first use: `image.service(Cpus)`."""
 
     def __init__(self, image: Image) -> None:
-        self._image = image
-        self._cpus: Dict[Machine, AnyCpu] = {}
+        self._cpus: Memo[Machine, AnyCpu] = Memo(functools.partial(_cpu, image))
 
     def for_machine(self, machine: Machine) -> AnyCpu:
         """Returns the processor, or the mode of a processor, for a machine."""
-        if machine not in self._cpus:
-            self._cpus[machine] = _cpu(self._image, machine)
         return self._cpus[machine]
 
 
@@ -212,8 +209,8 @@ class _Modules:
         self._images: Dict[int, CodeImage] = {}
         self._witnesses = image.service(FileWitnesses)
         self._space = space
-        self._table_images: Dict[int, CodeImage] = {}
-        self._same: Dict[int, bool] = {}
+        self._table_images: Memo[int, CodeImage] = Memo(self._table_image)
+        self._as_in_file: Memo[int, bool] = Memo(self._compared, _MAX_COMPARED)
 
     @functools.cached_property
     def _tables(self) -> List[DynamicTable]:
@@ -226,10 +223,6 @@ class _Modules:
         return sorted(
             flatten([(table.start, table.end, number) for number, table in enumerate(self._tables)])
         )
-
-    @functools.cached_property
-    def _starts(self) -> List[int]:
-        return [low for low, _, _ in self._spans]
 
     def find_code(self, address: int) -> Optional[CodeImage]:
         """Returns the module, or the code generated at run time, that holds an address; None if neither."""
@@ -247,16 +240,14 @@ class _Modules:
         An address without an entry in such a table gives None. In a module, code without an entry belongs to
         a leaf function; generated code without an entry may be a stub that calls.
         """
-        place = bisect.bisect_right(self._starts, address) - 1
-        if place < 0 or address >= self._spans[place][1]:
+        span = span_at(self._spans, address)
+        if span is None:
             return None
-        number = self._spans[place][2]
-        if number not in self._table_images:
-            self._table_images[number] = self._table_image(self._tables[number])
-        image = self._table_images[number]
+        image = self._table_images[span[2]]
         return image if image.find_entry(address) else None
 
-    def _table_image(self, dynamic_table: DynamicTable) -> CodeImage:
+    def _table_image(self, number: int) -> CodeImage:
+        dynamic_table = self._tables[number]
         read_rva = ImageReader(self._image, str(self._layer.name), dynamic_table.base, END_OF_IMAGE).read
         form = TABLES.get(self._machine.number, FunctionTable)
         table = form.from_bytes(dynamic_table.entries, read_rva)
@@ -276,17 +267,10 @@ class _Modules:
             dirty = bool(layer.is_dirty(bulk.masked(layer, address)))
         except exceptions.InvalidAddressException:
             return False
-        return dirty and not self._as_in_file(address)
-
-    def _as_in_file(self, address: int) -> bool:
-        """Returns whether the function at an address, or the bytes around it, equal the image section."""
-        if address not in self._same:
-            if len(self._same) >= _MAX_COMPARED:
-                self._same.clear()
-            self._same[address] = self._compared(address)
-        return self._same[address]
+        return dirty and not self._as_in_file[address]
 
     def _compared(self, address: int) -> bool:
+        """Returns whether the function at an address, or the bytes around it, equal the image section."""
         known_module = self._names.module_at(address)
         if known_module is None or known_module.open_reader is None:
             return False

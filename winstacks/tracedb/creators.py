@@ -52,9 +52,7 @@ class CreatorTraces:
         requested = set(indices) - {0}
         if not requested:
             return [{}]
-        databases = [
-            candidate for candidate in self._databases.find_databases(space) if candidate.kind == STD
-        ]
+        databases = self._databases.find_databases(space, STD)
         return [
             self._resolve_in_database(database, requested, stored_in_16_bits)
             for database in databases[:MAX_DATABASES] or (None,)

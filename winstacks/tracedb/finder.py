@@ -9,12 +9,14 @@ the memory to which it leads passes the tests of `decode.proof` or `decode.heapl
 
 from __future__ import annotations
 
-from typing import Collection, Dict, Iterable, Iterator, List, Optional, Tuple, Union
+import functools
+from typing import Collection, Iterable, Iterator, List, Optional, Tuple, Union
 
 from ..columns.words import BY_SEARCH, BY_SYMBOL, HEAPLOG, STD
 from ..memory.decode.machine import Machine
+from ..memory.decode.memo import Memo
 from ..memory.decode.memory import Reader
-from ..memory.decode.status import NOTHING, Status, StatusItem, has_status, status
+from ..memory.decode.status import NOTHING, Status, StatusItem, has_status, naming, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..names.moduleindex import ModuleIndexes
@@ -33,6 +35,9 @@ from .model import Database, Layouts, SearchResult
 STD_SYMBOLS = ("RtlpStackTraceDatabase", "RtlpStackTraceDataBase")
 HEAPLOG_SYMBOL = "RtlpHeapStackTraceLog"
 
+_SPACES_KEPT = 1 << 10
+"""Address spaces whose databases are remembered, for their heaps, locks and handles."""
+
 _MAX_RANGES_CHECKED = 64
 """The most private ranges of a process that are checked for a present byte."""
 
@@ -47,22 +52,21 @@ class Databases:
         self._image = image
         self._vads = image.service(regions)
         self.ntdlls = Ntdlls(image, indexes)
-        self._layouts: Dict[Machine, Layouts] = {}
+        self._layouts: Memo[Machine, Layouts] = Memo(functools.partial(Layouts, image))
         self._search = databasesearch.Search()
+        self._results: Memo[AddressSpace, SearchResult] = Memo(self._search_space, _SPACES_KEPT)
 
     def layouts(self, space: AddressSpace) -> Layouts:
         """Returns the layouts of a space's bitness."""
-        if space.machine not in self._layouts:
-            self._layouts[space.machine] = Layouts(self._image, space.machine)
         return self._layouts[space.machine]
 
     def reader(self, space: AddressSpace) -> Reader:
         """Returns the function by which the decoders read a space."""
         return self._image.reader(space.layer_name)
 
-    def find_databases(self, space: AddressSpace) -> List[Database]:
-        """Returns the databases of an address space; see `search` for the arguments."""
-        return self.search(space).databases
+    def find_databases(self, space: AddressSpace, *kinds: str) -> List[Database]:
+        """Returns the databases of an address space that are of some kinds, without kinds all."""
+        return [found for found in self.search(space).databases if not kinds or found.kind in kinds]
 
     def search(self, space: AddressSpace, carve: bool = False) -> SearchResult:
         """Returns the databases of an address space, and the reasons why others may be missing.
@@ -71,12 +75,8 @@ class Databases:
             carve: also search private memory for databases to which no global variable points, such as those
                 of Application Verifier
         """
-        if not space.layer_name:
-            return SearchResult([], space.status)
-        if space.kernel:
-            return self._search_kernel(space)
-        result = self._search_process(space)
-        if carve:
+        result = self._results[space]
+        if carve and space.layer_name and not space.kernel:
             addresses = {database.address for database in result.databases}
             result = result._replace(databases=[*result.databases, *self._carve_databases(space, addresses)])
         return result
@@ -129,9 +129,7 @@ class Databases:
         """Returns whether the entries of a space's database store indices of more than 16 bits (Vista and
         later); None if the space has no database with a known layout.
         """
-        database = next(
-            (item for item in self.find_databases(space) if item.kind == STD and item.layout), None
-        )
+        database = next((item for item in self.find_databases(space, STD) if item.layout), None)
         if database is None:
             return None
         return next(item.entry.wide for item in self.layouts(space).std if item.name == database.layout)
@@ -150,6 +148,11 @@ class Databases:
         if found.header is None:
             return None
         return anomalies.IndexLookup(self.reader(found.space), found.header).traces(indices)
+
+    def _search_space(self, space: AddressSpace) -> SearchResult:
+        if not space.layer_name:
+            return SearchResult([], space.status)
+        return self._search_kernel(space) if space.kernel else self._search_process(space)
 
     def _search_kernel(self, space: AddressSpace) -> SearchResult:
         address = self._image.require_symbol(*STD_SYMBOLS)
@@ -236,8 +239,8 @@ class Databases:
             statuses = NOTHING if sound else status(StatusCode.DAMAGED)
             return Database(space, kind, address, located_by, HEAPLOG, None, statuses, log)
         proof = proof or stdproof.recover(reader, address, layouts.std)
-        statuses = status(StatusItem(StatusCode.HEADER, members=proof.failed)) if proof.failed else NOTHING
         name = proof.header.layout.name if proof.header else ""
+        statuses = naming(StatusCode.HEADER, *proof.failed)
         return Database(space, STD, address, located_by, name, proof.header, statuses)
 
     def _carve_databases(self, space: AddressSpace, addresses: Collection[int]) -> Iterator[Database]:

@@ -16,7 +16,7 @@ from typing import Callable, Iterable, List, Optional, Sequence, Tuple
 
 from ..columns import words
 from ..locks.lock import Listed, Lock
-from ..memory.decode.status import StatusItem, status
+from ..memory.decode.status import NOTHING, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import Field, integers
 from ..memory.image import Image
@@ -156,8 +156,8 @@ class KernelLocks:
         message = self._image.at("_KALPC_MESSAGE", thread_at(self._image, thread.ethread)["AlpcMessage"])
         if not message.address or not message.structure.known:
             return Awaited(words.ALPC_REPLY, kernel, message.address or None, ownership=words.OWNER_UNKNOWN)
-        wrong = None if message["WaitingThread"] == thread.ethread else "KALPC_MESSAGE.WaitingThread"
-        faults = status(StatusItem(StatusCode.CONTRADICTED, members=(wrong,)) if wrong else None)
+        agrees = message["WaitingThread"] == thread.ethread
+        faults = NOTHING if agrees else contradicted("KALPC_MESSAGE.WaitingThread")
         queued = "in the queue of a port" if message["PortQueue"] else "taken from its queue"
         evidence = f"ETHREAD.AlpcMessage {message.address:#x}, {queued}"
         server = message["ServerThread"]

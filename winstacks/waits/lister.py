@@ -18,7 +18,7 @@ from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optiona
 
 from ..columns import words
 from ..locks.lock import Listed
-from ..memory.decode.status import NOTHING, Status, StatusItem, has_status, status
+from ..memory.decode.status import NOTHING, Status, contradicted, has_status, status
 from ..memory.decode.statuscodes import StatusCode, words_that
 from ..memory.decode.statusmeanings import Means
 from ..memory.image import AddressSpace, Image
@@ -238,8 +238,8 @@ class WaitLister:
         if not sure or seen.half is None or seen.thread.running:
             return None
         awaited = self._of_answers(seen, seen.half, sure)
-        wrong = status(StatusItem(StatusCode.CONTRADICTED, members=("KTHREAD.State",)))
-        return ThreadWait(seen.thread, awaited, _stack_of(seen.stacks, seen.half), None, wrong)
+        stack = _stack_of(seen.stacks, seen.half)
+        return ThreadWait(seen.thread, awaited, stack, None, contradicted("KTHREAD.State"))
 
     def _of_answers(self, seen: _Seen, half: AddressSpace, answers: List[Answer]) -> Tuple[Awaited, ...]:
         side, count = seen.sides[half], len(answers)
@@ -271,7 +271,7 @@ class WaitLister:
             ownership,
             tuple(owners),
             status(
-                StatusItem(StatusCode.CONTRADICTED, members=tuple(wrong)) if wrong else None,
+                contradicted(*wrong),
                 side.waits.status if answer.known == words.BY_TABLE else None,
             ),
         )
@@ -345,8 +345,7 @@ class WaitLister:
             awaited = self._of_answers(seen, half, seen.answers)
             return ThreadWait(thread, awaited, _stack_of(stacks, half), since, lost)
         objects = kernel_objects.awaited(thread, blocks)
-        wrong = "KTHREAD.WaitReason" if half is not None else ""
-        doubt = status(lost, StatusItem(StatusCode.CONTRADICTED, members=(wrong,)) if wrong else None)
+        doubt = status(lost, None if half is None else contradicted("KTHREAD.WaitReason"))
         called = self._called(thread, stacks)
         kind = self._kind(thread, called, objects)
         shown = called[1] if called is not None else _user_stack(stacks) or kernel_stack

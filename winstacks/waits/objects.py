@@ -12,8 +12,7 @@ from functools import cached_property
 from typing import Optional, Tuple
 
 from ..columns import words
-from ..memory.decode.status import NOTHING, StatusItem, status
-from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.status import NOTHING, Status, contradicted, status
 from ..memory.decode.structure import Field
 from ..memory.image import Image
 from ..process.handletables import HandleTables
@@ -99,10 +98,8 @@ class KernelObjects:
             evidence.append("" if due is None else f"due at {due} of InterruptTime")
         mode = (words.FOR_ALL if block.all else words.FOR_ANY) if several else ""
         wrong = status(
-            StatusItem(StatusCode.CONTRADICTED, members=("KWAIT_BLOCK.Thread",))
-            if block.thread != thread.ethread
-            else None,
-            None if block.listed else StatusItem(StatusCode.CONTRADICTED, members=("WaitListEntry",)),
+            contradicted("KWAIT_BLOCK.Thread") if block.thread != thread.ethread else None,
+            None if block.listed else contradicted("WaitListEntry"),
         )
         return Awaited(
             kind,
@@ -170,13 +167,13 @@ class KernelObjects:
         text = None if data is None else data.split(b"\0")[0].decode("latin-1")
         return WaitOwner(process["UniqueProcessId"], text, None, eprocess)
 
-    def _doubt(self, kind: str, address: int, ownership: str) -> Optional[StatusItem]:
+    def _doubt(self, kind: str, address: int, ownership: str) -> Status:
         """Returns what contradicts that a thread waits for an object: a signalled one makes nobody wait."""
         if kind not in (words.EVENT, words.MUTANT, words.SEMAPHORE):
-            return None
+            return NOTHING
         signal = self._memory.member(address, self._signal)
         free = signal is not None and 0 < signal < 1 << 31
-        return StatusItem(StatusCode.CONTRADICTED, members=("SignalState",)) if free else None
+        return contradicted("SignalState") if free else NOTHING
 
     def _handle_of(self, thread: Thread, info: Optional[ObjectInfo]) -> Optional[int]:
         """Returns the handle for which a thread waits, if the process's table leads to the object."""

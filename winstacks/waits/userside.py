@@ -20,7 +20,7 @@ from ..names.ntdll import Ntdll, Ntdlls
 from ..names.symbolizer import AddressNamer, Symbolizer
 from ..process.thread import WAITING, Thread
 from ..process.userstacks import UserStacks
-from ..process.usertypes import user_types, with_teb
+from ..process.usertypes import peb_at, user_types, with_teb
 from ..stacks.decode.registers import GENERAL, NON_VOLATILE, Registers
 from ..traps.state import TrapState
 from .decode.answer import Answer
@@ -151,13 +151,13 @@ class UserSides:
 
     def _peb_locks(self, space: AddressSpace) -> Dict[int, str]:
         """Returns the names of the critical sections of the PEB and of heaps, by address."""
-        memory, types = self._image.memory(space), user_types(self._image, space)
+        memory, peb = self._image.memory(space), peb_at(self._image, space)
         found: Dict[int, str] = {}
         for member, name in PEB_LOCKS.items():
-            address = memory.member(space.peb, types["_PEB"].first_member(member))
+            address = peb[member]
             if address:
                 found[address] = name
-        heap = memory.member(space.peb, types["_PEB"].first_member("ProcessHeap"))
+        heap = peb["ProcessHeap"]
         heaps = [*(listed_heaps(self._image, space) or ()), *([heap] if heap else ())]
         for heap in dict.fromkeys(heaps[:MAX_HEAPS]):
             # The header of a heap points to its lock, which lies in the header's page.

@@ -215,9 +215,11 @@ def test_kept_windows_of_sections_have_a_limit(
     vads, _ = image.service(Vads).list_regions(space)
     view = service.section_of(only(vad for vad in vads if vad.start == BASE))
     assert view is not None
-    for offset in (0, 0x1000, 0x1000, 0):
-        service.window(view, offset, 0x1000)
-    assert starts == [BASE, BASE + 0x1000, BASE]
+    offsets = (EXPORTS_RVA, 0, 0, EXPORTS_RVA)
+    first, *_, last = [service.windows[view.key, offset, 0x1000] for offset in offsets]
+    assert starts == [EXPORTS_RVA, 0, EXPORTS_RVA]
+    assert first.runs == last.runs
+    assert [(start, len(data)) for start, data in first.runs] == [(EXPORTS_RVA, 0x1000)]
 
 
 def break_segment(kernel: Kernel, section: Any) -> None:

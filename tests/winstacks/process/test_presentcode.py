@@ -17,8 +17,8 @@ from tests.forge.module import Module
 from tests.forge.paging import State
 from tests.forge.process import Process
 from winstacks.memory.decode.pagetable import PAGE_SIZE
+from winstacks.memory.decode.ranges import span_at
 from winstacks.memory.image import AddressSpace
-from winstacks.names.usermodules import vad_at
 from winstacks.process import presentcode
 from winstacks.process.presentcode import PresentCode
 from winstacks.process.regions import Region
@@ -43,7 +43,7 @@ class Forged(NamedTuple):
         opened = context.open_image(self.kernel.image(), folder)
         space = next(item for item in AddressSpaces.list_spaces(opened.image) if item.pid == 1000)
         listed = opened.image.service(regions).list_regions(space)[0]
-        return Read(opened.image.service(PresentCode), space, lambda address: vad_at(listed, address))
+        return Read(opened.image.service(PresentCode), space, lambda address: span_at(listed, address))
 
 
 class Read(NamedTuple):

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pathlib
-from typing import List, Tuple
+from typing import List, Optional, Tuple
 
 import pytest
 
@@ -13,9 +13,11 @@ from tests.forge import context, real_sets
 from tests.forge.heaplog import HeapLog
 from tests.support import realtruth, stddata
 from tests.support.heapimage import PID, HeapImage
-from winstacks.columns.words import BY_SEARCH, HEAPLOG
-from winstacks.memory.image import Image
+from tests.support.only import only
+from winstacks.columns.words import BY_SEARCH, HEAPLOG, STD
+from winstacks.memory.image import AddressSpace, Image
 from winstacks.names.moduleindex import ModuleIndexes
+from winstacks.names.ntdll import Ntdll, Ntdlls
 from winstacks.names.pdbsymbols import PdbSymbols
 from winstacks.process.spaces import AddressSpaces
 from winstacks.tracedb.finder import Databases
@@ -58,3 +60,25 @@ def test_the_log_of_a_real_32_bit_ntdll_is_found(
     real = real_sets.load(shared_dir / "real_std" / "16299.15-x86-heap.tar.xz")
     opened = context.open_image(realtruth.image_of(real, kernel, False), tmp_path).image
     assert logs(opened) == [("x86", stddata.log_address(real), BY_SEARCH)]
+
+
+def test_a_space_is_searched_once(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = HeapImage("win10-x64", False)
+    image.log = HeapLog(image.arch, PLACES[image.arch], zone=0x1D00040, lookaside=0x1CC0020)
+    image.record(1)
+    searched: List[int] = []
+    find = Ntdlls.find_ntdll
+
+    def counted(ntdlls: Ntdlls, space: AddressSpace) -> Optional[Ntdll]:
+        searched.append(space.eprocess)
+        return find(ntdlls, space)
+
+    monkeypatch.setattr(Ntdlls, "find_ntdll", counted)
+    opened = context.open_image(image.image(), tmp_path).image
+    finder = Databases(opened, ModuleIndexes(opened, PdbSymbols(opened)))
+    space = only(AddressSpaces.list_spaces(opened, [PID]))
+    for _ in range(2):
+        assert only(finder.find_databases(space, HEAPLOG)).kind == HEAPLOG
+        assert not finder.find_databases(space, STD)
+        assert finder.search(space, carve=True).databases == finder.find_databases(space)
+    assert searched == [space.eprocess]

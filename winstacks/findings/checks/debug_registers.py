@@ -15,7 +15,7 @@ from ...memory.image import AddressSpace
 from ...names.decode.pe import DIRECTORY_EXPORT
 from ...names.symbolizer import KnownModule
 from ...process.processlist import process_member
-from ...process.usertypes import UserTypes
+from ...process.usertypes import peb_at
 from ...stacklist.stack import StackRecord
 from ...traps.state import TrapState
 from ..facts import CheckFacts
@@ -107,8 +107,7 @@ def _debugger(space: AddressSpace, facts: CheckFacts) -> Optional[int]:
     """
     if facts.image.table_name:
         return process_member(facts.image, space.eprocess, "DebugPort")
-    field = facts.image.service(UserTypes).types_of(space)["_PEB"].field("BeingDebugged")
-    return facts.image.memory(space).member(space.peb, field) if space.peb else None
+    return peb_at(facts.image, space)["BeingDebugged"]
 
 
 def _unchecked(debugger: Optional[int], facts: CheckFacts) -> str:

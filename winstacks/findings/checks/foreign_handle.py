@@ -16,7 +16,7 @@ from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import MissingMemberError
 from ...memory.decode.text import ShortText
 from ...process.handletables import HandleTables
-from ...process.kernelobjects import PROCESS_OF_THREAD
+from ...process.kernelobjects import PROCESS_OF_THREAD, thread_at
 from ...process.objectheaders import Objects
 from ...process.regions import WINDOWS, is_beneath
 from ...stacklist.stack import StackRecord
@@ -110,13 +110,11 @@ def _opened(stack: StackRecord, kind: str, facts: CheckFacts) -> Optional[_Opene
     thing = objects.describe(entry.object_header)
     if thing.type != kind:
         return None
-    memory = image.memory(image.kernel)
     if kind == "Process":
         process = thing.body
         rights = _named(entry.access, _PROCESS_RIGHTS)
     else:
-        owner = image.types["_ETHREAD"].first_member(*PROCESS_OF_THREAD)
-        process = (None if owner is None else memory.member(thing.body, owner)) or 0
+        process = thread_at(image, thing.body).first(*PROCESS_OF_THREAD) or 0
         rights = _named(entry.access, _THREAD_RIGHTS)
     opened = _Opened(process, f"{kind} {thing.name or ''}".strip(), rights)
     if kind == "Process" and opened.is_lsass and entry.access & _VM_READ:

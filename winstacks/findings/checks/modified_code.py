@@ -12,10 +12,11 @@ from ...columns.words import CERTAIN, HIGH, IMAGE, LIKELY, LOW, MAPPED, MEDIUM, 
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.text import cell, counted
 from ...memory.image import AddressSpace
-from ...names.decode.pe import HeaderError, read_headers
+from ...names.decode.pe import MEM_WRITE, HeaderError, read_headers
 from ...process.processlist import process_member
 from ...stacklist.stack import StackRecord
 from ..code.barriers import is_write_barrier
+from ..code.codelists import CLR
 from ..code.copies import NO_IMAGE, NOT_IN_MEMORY, Comparison, Mapping
 from ..code.differing import Ranges
 from ..code.functions import function_at, labelled_entry
@@ -51,9 +52,6 @@ _MOST_ALIKE = PAGE_SIZE // 64
 _BARRIER = "CLR rewrites its write barriers to fit its heap"
 _BARRIERS = ("JIT_WriteBarrier", "JIT_CheckedWriteBarrier", "JIT_ByRefWriteBarrier")
 """Source: the .NET runtime (described: dotnet/runtime, `StompWriteBarrierEphemeral`)."""
-_CLR = ("clr", "coreclr", "mscorwks")
-_WRITABLE = 1 << 31
-"""IMAGE_SCN_MEM_WRITE."""
 _BESIDE = "the bytes may be of the function beside it: no function table in the image shows where it begins"
 _SAME = "the function has the bytes of its file; the process has a copy of the page for another reason"
 _ALIKE = "the others have the same bytes; whether the file has them is unknown: its page is not in the image"
@@ -233,7 +231,7 @@ def _is_barrier(space: AddressSpace, place: FramePlace, changed: Ranges, facts: 
     Its name shows that or, without symbols, its code.
     """
     function, module = place.frame.details.function or "", place.frame.details.module or ""
-    if module.lower() not in _CLR:
+    if module.lower() not in CLR:
         return False
     return function.startswith(_BARRIERS) or is_write_barrier(_reader(space, facts), changed, space.machine)
 
@@ -253,7 +251,7 @@ def _by_the_section(space: AddressSpace, at: int, innocent: str, facts: CheckFac
         return MEDIUM, innocent
     rva = at - mapping.vad.start
     for section in headers.sections:
-        if section.start <= rva < section.end and section.characteristics & _WRITABLE:
+        if section.start <= rva < section.end and section.characteristics & MEM_WRITE:
             return LOW, _UNPACKED
     page = rva // PAGE_SIZE * PAGE_SIZE
     theirs, mine = original.read(page, PAGE_SIZE), facts.copies.read(space, at - rva + page, PAGE_SIZE)

@@ -17,7 +17,7 @@ from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.text import cell, file_name
 from ...memory.image import AddressSpace, Image
 from ...names.decode import exports
-from ...names.decode.pe import HeaderError, Headers, read_codeview, read_headers
+from ...names.decode.pe import DIRECTORY_COM_DESCRIPTOR, HeaderError, Headers, read_codeview, read_headers
 from ...names.imagereader import ImageReader
 from ...names.loaderlists import module_lists
 from ...names.usermodules import fits_mapping
@@ -52,7 +52,6 @@ _DAMAGED = "the loader's lists cannot be followed"
 
 _NO_LISTS = "the file has no list of modules"
 
-_COM_DESCRIPTOR = 14
 _COR20 = 0x48
 _OF_DOT_NET = ("clr", "coreclr", "mscorwks", "mono", "mono-2.0-sgen", "mono-2.0-bdwgc")
 """Names of RUNTIMES that map .NET images without the loader."""
@@ -228,7 +227,7 @@ def _is_hotpatch(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> b
 def _is_managed(read: Callable[[int, int], Optional[bytes]]) -> bool:
     """Returns whether an image has a COR20 header."""
     try:
-        return read_headers(read).directory(_COM_DESCRIPTOR)[1] >= _COR20
+        return read_headers(read).directory(DIRECTORY_COM_DESCRIPTOR)[1] >= _COR20
     except HeaderError:
         return False
 
@@ -237,15 +236,10 @@ def _file_is_gone(image: Image, vad: Region) -> str:
     """Returns what is wrong with the file of a mapped image; empty if nothing is, or it cannot be read."""
     if image.service(regions).file_name(vad.control_area) == "":
         return "the file of the image has no name"
-    control, file = image.types.first_structure("_CONTROL_AREA"), image.types.first_structure("_FILE_OBJECT")
-    pointer = control and control.first_member("FilePointer.Value", "FilePointer.Object", "FilePointer")
-    pending = file and file.first_member("DeletePending")
-    if not pointer or not pending:
-        return ""
-    memory = image.memory(image.kernel)
-    value = memory.pointer(vad.control_area + pointer.offset)
+    area = image.at("_CONTROL_AREA", vad.control_area)
+    value = area.first("FilePointer.Value", "FilePointer.Object", "FilePointer") or 0
     # The low bits of an EX_FAST_REF count references.
-    deleted = value and memory.member(value & ~(2 * memory.pointer_size - 1), pending)
+    deleted = image.at("_FILE_OBJECT", value & ~(2 * image.pointer_size - 1))["DeletePending"]
     return "the file of the image is about to be deleted" if deleted else ""
 
 

@@ -17,7 +17,7 @@ from typing import Callable, Iterator, NamedTuple, Optional
 from ...columns.words import CALLBACK, CERTAIN, HIGH, IMAGE, LIKELY, MEDIUM, SCAN, THREAD_KINDS, TRAP
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.image import AddressSpace
-from ...names.decode.pe import HeaderError, Headers, read_headers
+from ...names.decode.pe import MEM_EXECUTE, MEM_WRITE, HeaderError, Headers, read_headers
 from ...names.symbolizer import KnownModule
 from ...stacklist.stack import StackRecord
 from ..code.copies import NOT_IN_MEMORY
@@ -26,8 +26,6 @@ from ..finding import NONE_KNOWN, OF_MEMORY, Check, Finding, FramePlace, frame_p
 
 NAME = "section_not_code"
 
-_EXECUTE, _WRITE = 1 << 29, 1 << 31
-"""IMAGE_SCN_MEM_EXECUTE and IMAGE_SCN_MEM_WRITE (winnt.h)."""
 _HEADERS, _OF_KERNEL = f"{NAME}, headers", f"{NAME}, kernel"
 _UNPACKED = "a program that unpacks itself into this section, and describes no function there"
 
@@ -52,15 +50,15 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         page = place.at // PAGE_SIZE * PAGE_SIZE
         found = functools.partial(_section_at, space, place.at, facts)
         section = facts.find_once(NAME if user else _OF_KERNEL, space, page, found)
-        if section is None or section.flags & (_EXECUTE | _WRITE) == _EXECUTE:
+        if section is None or section.flags & (MEM_EXECUTE | MEM_WRITE) == MEM_EXECUTE:
             continue
         known_module = facts.namer(space).module_at(place.at)
         if known_module is None:
             continue
-        if not section.flags & _EXECUTE:
+        if not section.flags & MEM_EXECUTE:
             severity, innocent = HIGH, NONE_KNOWN
             claim = "is not for code"
-        elif user and section.flags & _WRITE and _is_undescribed(space, known_module, place, facts):
+        elif user and section.flags & MEM_WRITE and _is_undescribed(space, known_module, place, facts):
             severity, innocent = MEDIUM, _UNPACKED
             claim = "is for code and for writing, and no function of the image is there"
         else:

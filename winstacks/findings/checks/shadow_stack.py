@@ -44,11 +44,9 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
 
 def unchecked(facts: CheckFacts) -> Iterator[str]:
     """Yields that the threads have no shadow stacks, or which of them have none that can be read."""
-    thread = facts.image.types.first_structure("_ETHREAD")
+    thread = facts.image.types.find("_ETHREAD")
     members = {"KernelShadowStack": (POINTER,), "CetUserShadowStack": USER_FLAG}
-    missing = [
-        name for name, paths in members.items() if thread is None or thread.first_member(*paths) is None
-    ]
+    missing = [name for name, paths in members.items() if thread.first_member(*paths) is None]
     reasons = [f"the threads of this kernel have no {' and no '.join(missing)}"] if missing else []
     reasons.extend(facts.left_out(NAME))
     if reasons:

@@ -147,8 +147,7 @@ def _ground_above(stack: StackRecord, thread: Thread, facts: CheckFacts) -> bool
 
 def _has_fibers(stack: StackRecord, thread: Thread, facts: CheckFacts) -> bool:
     """Returns whether a thread was converted to a fiber, or may have been."""
-    teb = facts.image.process_types(thread.space.machine).first_structure("_TEB")
-    field = None if teb is None else teb.first_member("HasFiberData")
+    field = facts.image.process_types(thread.space.machine).find("_TEB").first_member("HasFiberData")
     if field is None or not thread.teb:
         return False
     return facts.image.memory(thread.space).member(thread.teb, field) != 0

@@ -24,10 +24,11 @@ from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
 
 from ...memory.decode import ranges
 from ...memory.decode.memory import Memory
+from ...memory.decode.ranges import span_at
 from ...memory.decode.structure import integers
+from ...names.decode.pe import MEM_WRITE
 from ...names.registeredtables import CodeRange
 from ...names.symbolizer import AddressNamer, KnownModule
-from ...names.usermodules import vad_at
 from ...process.regions import Region
 
 HOTSPOT = ("jvm",)
@@ -57,8 +58,6 @@ _PROGRAM = ".exe"
 _V8 = "process_wide_code_range_"
 _CAGE = 16
 """Number of words of a CodeRange in which its address and size are searched for."""
-_WRITABLE = 1 << 31
-"""IMAGE_SCN_MEM_WRITE."""
 
 
 class _Field(NamedTuple):
@@ -161,7 +160,7 @@ class CodeLists:
 
     def _own(self, low: int, high: int) -> bool:
         """Returns whether a range lies within one VAD that maps no image."""
-        vad = vad_at(self._vads, low)
+        vad = span_at(self._vads, low)
         return vad is not None and not vad.image and low < high <= vad.end
 
     def _words(self, address: int, count: int) -> Tuple[int, ...]:
@@ -192,14 +191,14 @@ class CodeLists:
         remaining = MAX_VARIABLES
         for section in known_module.image.sections:
             length = min(section.end - section.start, remaining)
-            if not section.characteristics & _WRITABLE or length <= 0:
+            if not section.characteristics & MEM_WRITE or length <= 0:
                 continue
             remaining -= length
             for _, data in self._memory.load(known_module.module.base + section.start, length).runs:
                 yield from (value for value in integers(bytes(data), self._size) if self._is_place(value))
 
     def _is_place(self, value: int) -> bool:
-        vad = vad_at(self._vads, value) if value and not value % self._size else None
+        vad = span_at(self._vads, value) if value and not value % self._size else None
         return vad is not None and not vad.image
 
     def _chain(self, address: int, image: range, seen: Set[int]) -> Iterator[Tuple[int, int]]:
@@ -222,7 +221,7 @@ class CodeLists:
             place = self._memory.pointer(known_module.module.base + int(symbols[name]["address"]))
             words = self._words(place, _CAGE) if place else ()
             for low, size in zip(words, words[1:]):
-                vad = vad_at(self._vads, low)
+                vad = span_at(self._vads, low)
                 if vad is not None and size and self._own(low, low + size) and 2 * size > vad.end - vad.start:
                     yield low, low + size
                     return

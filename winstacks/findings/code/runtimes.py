@@ -24,6 +24,7 @@ from ...columns.words import IMAGE, PRIVATE, SCAN, TRAP, UNMAPPED
 from ...memory.decode.status import has_status
 from ...memory.decode.statuscodes import words_that
 from ...memory.decode.statusmeanings import Means
+from ...names.decode.pe import DIRECTORY_COM_DESCRIPTOR
 from ...names.symbolizer import KnownModule
 from ...stacklist.stack import StackRecord
 from ..facts import PROGRAMS, CheckFacts, runtime_named
@@ -41,8 +42,6 @@ _V8 = ("v8::", "node::", "Builtins_")
 _LINKED = (*_EXPORTS, *_V8)
 _OF_V8 = "@v8@@"
 """The namespace of V8 in a decorated name."""
-_COM_DESCRIPTOR = 14
-"""IMAGE_DIRECTORY_ENTRY_COM_DESCRIPTOR (winnt.h)."""
 _NEXT, ON_BOTH_SIDES = "is next to it on the stack", "is on both sides of it on the stack"
 _OUTSIDE = f"{__name__}: outside Windows"
 _BEYOND = (
@@ -254,7 +253,7 @@ def _of_module(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool
     linked = functools.partial(contains_runtime, known_module)
     if facts.find_once(_OF_V8, stack.space, known_module.module.base, linked):
         return True
-    managed = image.headers is not None and image.headers.directory(_COM_DESCRIPTOR)[0]
+    managed = image.headers is not None and image.headers.directory(DIRECTORY_COM_DESCRIPTOR)[0]
     return bool(managed and facts.runtimes(stack.space, CLR))
 
 

@@ -13,14 +13,13 @@ from __future__ import annotations
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...memory.decode.machine import Machine
+from ...memory.decode.ranges import span_at
 from ...memory.image import AddressSpace, Image
+from ...names.decode.pe import MEM_WRITE
 from ...names.symbolizer import AddressNamer, KnownModule
-from ...names.usermodules import vad_at
+from ...stacks.decode.frames import ENTERING
 from ..facts import CheckFacts
 from .jumps import hops
-
-ENTERING = (b"\x0f\x05", b"\xcd\x2e")
-"""syscall, int 2Eh (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2)."""
 
 LONGEST = 0x17
 """Length of a stub up to the end of its int 2Eh."""
@@ -40,8 +39,6 @@ _MOST_DATA = 1 << 22
 MOST_SEARCHES = 64
 """The most searches in a process: a sandbox stores some twenty copies."""
 _SIZE = 0x20
-_WRITABLE = 1 << 31
-"""IMAGE_SCN_MEM_WRITE."""
 
 
 def number_before(code: bytes) -> Optional[int]:
@@ -99,7 +96,7 @@ class PatchedStubs:
         target = patched.way[-1]
         explanation = f"a sandbox: {patched.name} was patched and leads to {target:#x}, "
         # A thunk next to the copy may jump on into the sandbox's module.
-        if any(vad_at(vads, start) == vad_at(vads, item) for item in patched.way):
+        if any(span_at(vads, start) == span_at(vads, item) for item in patched.way):
             return explanation + "through code beside this copy of the stub"
         known_module = self._names.module_at(target)
         if known_module is not None and self._keeps(known_module, start):
@@ -111,7 +108,7 @@ class PatchedStubs:
         pattern, remaining = address.to_bytes(8, "little"), _MOST_DATA
         for section in known_module.image.sections:
             length = min(section.end - section.start, remaining)
-            if not section.characteristics & _WRITABLE or self._searches >= MOST_SEARCHES or length <= 0:
+            if not section.characteristics & MEM_WRITE or self._searches >= MOST_SEARCHES or length <= 0:
                 continue
             remaining -= length
             extents = self._memory.load(known_module.module.base + section.start, length)

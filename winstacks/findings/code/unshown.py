@@ -62,11 +62,9 @@ def unshown(stack: StackRecord, shown: Collection[int], facts: CheckFacts) -> It
                 _KEPT, space, vad.start, functools.partial(_unexplained, space, vad, facts)
             )
             if found is not None:
-                yield Unshown(thread, found[0], vad.start, f"{found[1]}; {_why(thread)}")
-
-
-def _why(thread: Thread) -> str:
-    return f"the stack of TID {thread.tid} is not all in the image: whether it leads there is unknown"
+                lost = f"the stack of TID {thread.tid} is not all in the image"
+                reason = f"{found[1]}; {lost}: whether it leads there is unknown"
+                yield Unshown(thread, found[0], vad.start, reason)
 
 
 def _unexplained(space: AddressSpace, vad: Region, facts: CheckFacts) -> Optional[Tuple[int, str]]:

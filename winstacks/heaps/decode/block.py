@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Dict, List, NamedTuple, Optional, Set, Tuple
 
 from ...columns.words import INLINE
@@ -147,7 +148,7 @@ class _Sum:
             self._size,
             self._unsized,
             tuple(sorted(self._heaps)),
-            tuple(sorted(self._blocks, key=_address)),
+            tuple(sorted(self._blocks, key=attrgetter("user"))),
         )
 
 
@@ -163,7 +164,3 @@ def _identity(trace: Optional[RecordedStack]) -> Tuple[object, ...]:
 def _order(group: TraceGroup) -> Tuple[int, int, int, str]:
     place = group.trace.address if group.trace else 0
     return -group.size, -group.allocations, place, text(group.status)
-
-
-def _address(block: Block) -> int:
-    return block.user

@@ -17,6 +17,10 @@ _REFUSED = {0xA641: "ARM64EC", 0xA64E: "ARM64X", 0x1C4: "ARM", 0x200: "Itanium"}
 """Machines on which Windows also runs, and whose stacks and structures this package does not know."""
 
 
+KERNEL_HALF = 1 << 63
+"""The bit that is set in every kernel address of 64 bits."""
+
+
 class UnsupportedMachineError(ValueError):
     """The memory belongs to a machine that is known but not supported, or to an unknown machine.
 

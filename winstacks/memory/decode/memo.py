@@ -12,29 +12,42 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
-class Memo(Dict[Key, Value]):
+class Kept(Dict[Key, Value]):
+    """Values by key.
+
+    Args:
+        most: maximum number of values: if one more comes, all are forgotten. 0: no limit
+    """
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def keep(self, key: Key, value: Value) -> Value:
+        """Keeps a value, and returns it."""
+        if self._most and len(self) >= self._most:
+            self.clear()
+        self[key] = value
+        return value
+
+
+class Memo(Kept[Key, Value]):
     """Values by key, each made at the first `memo[key]`.
 
     Args:
         make: makes the value of a key. A method is held weakly: most memos belong to the method's object, and
             the cycle would otherwise stay until Python's collector runs
-        most: maximum number of values: if one more comes, all are forgotten. 0: no limit
     """
 
     def __init__(self, make: Callable[[Key], Value], most: int = 0) -> None:
-        super().__init__()
+        super().__init__(most)
         self._make = weakref.WeakMethod(make) if isinstance(make, types.MethodType) else lambda: make
-        self._most = most
 
     def __missing__(self, key: Key) -> Value:
         make = self._make()
         if make is None:
             raise ReferenceError("the object that makes the values is gone")
-        value = make(key)
-        if self._most and len(self) >= self._most:
-            self.clear()
-        self[key] = value
-        return value
+        return self.keep(key, make(key))
 
 
 class KeptLists(Generic[Key, Value]):

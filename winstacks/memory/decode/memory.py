@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
+from .memo import Key, Memo
 from .pagetable import PAGE_SIZE
 from .ranges import Extents
 from .structure import Buffer, Field
@@ -40,32 +41,45 @@ _Run = Tuple[int, bytes]
 _NO_RUN: _Run = (0, b"")
 
 
-class ReadWindows:
-    """Keeps the bytes read from a layer, in windows of one size. No other class here caches memory.
+class Windows(Memo[Key, Extents]):
+    """Windows of memory by key, each read at the first use. Those used last are kept, in two generations.
+
+    Args:
+        most_bytes: the most bytes of both generations
 
     Attributes:
         drops: how often windows were dropped
     """
 
+    def __init__(self, read: Callable[[Key], Extents], most_bytes: int) -> None:
+        super().__init__(read)
+        self.drops = 0
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._older: Dict[Key, Extents] = {}
+
+    def __missing__(self, key: Key) -> Extents:
+        older = self._older.pop(key, None)
+        return super().__missing__(key) if older is None else self.keep(key, older)
+
+    def keep(self, key: Key, value: Extents) -> Extents:
+        """Keeps a window, and returns it; drops the older generation if this one is full."""
+        self[key] = value
+        self._bytes += _EMPTY_WINDOW + sum(len(data) for _, data in value.runs)
+        if self._bytes > self._most_bytes // 2:
+            self._older, self._bytes = dict(self), 0
+            self.clear()
+            self.drops += 1
+        return value
+
+
+class ReadWindows(Windows[int]):
+    """The present bytes of a layer, in windows of one size by their numbers."""
+
     def __init__(self, reader: Reader, size: int = PAGE_SIZE) -> None:
+        super().__init__(lambda number: reader(number * size, size), MAX_WINDOW_BYTES)
         self.reader = reader
         self.size = size
-        self.drops = 0
-        self._windows: Dict[int, Extents] = {}
-        self._older: Dict[int, Extents] = {}
-        self._kept = 0
-
-    def get(self, number: int) -> Extents:
-        """Returns the present bytes of a window."""
-        extents = self._windows.get(number)
-        if extents is None:
-            extents = self._older.pop(number, None) or self.reader(number * self.size, self.size)
-            self._kept += _EMPTY_WINDOW + sum(len(data) for _, data in extents.runs)
-            self._windows[number] = extents
-            if self._kept > MAX_WINDOW_BYTES // 2:
-                self._older, self._windows, self._kept = self._windows, {}, 0
-                self.drops += 1
-        return extents
 
 
 def string_lengths(data: bytes) -> Optional[Tuple[int, int]]:
@@ -172,8 +186,8 @@ class Memory:
         size = self._windows.size
         first, last = start // size, (start + max(length, 1) - 1) // size
         if first == last:
-            return self._windows.get(first)
-        return Extents(run for number in range(first, last + 1) for run in self._windows.get(number).runs)
+            return self._windows[first]
+        return Extents(run for number in range(first, last + 1) for run in self._windows[number].runs)
 
     def pages(self, start: int, end: int) -> Iterator[Tuple[int, bytes]]:
         """Yields (address, bytes) of each present page of a range, within the limits."""
@@ -204,7 +218,7 @@ class Memory:
             return None
         last = (address + max(length, 1) - 1) // size
         if first == last:
-            extents = self._windows.get(first)
+            extents = self._windows[first]
             run = extents.run_at(address)
             if run is None:
                 return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import bisect
 import heapq
-from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, TypeVar
 
 from .pagetable import PAGE_SIZE
 
@@ -86,6 +86,15 @@ def _merge(runs: Iterable[Tuple[int, bytes]]) -> Iterator[Tuple[int, bytes]]:
             end += len(fresh)
     if pieces:
         yield first, b"".join(pieces)
+
+
+Span = TypeVar("Span", bound=Tuple[Any, ...])
+
+
+def span_at(spans: Sequence[Span], address: int) -> Optional[Span]:
+    """Returns the span (start, end and more) that holds an address, None if none does; `spans` ascend."""
+    place = bisect.bisect_left(spans, (address + 1,)) - 1
+    return spans[place] if place >= 0 and address < spans[place][1] else None
 
 
 Content = TypeVar("Content")

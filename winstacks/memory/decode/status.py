@@ -49,6 +49,16 @@ def status(*parts: Part) -> Status:
     return tuple(dict.fromkeys(items))
 
 
+def naming(word: StatusCode, *members: str) -> Status:
+    """Returns a status of one word that names members, and `NOTHING` without members."""
+    return (StatusItem(word, None, members),) if members else NOTHING
+
+
+def contradicted(*members: str) -> Status:
+    """Returns a status that the rest of the image contradicts members, and `NOTHING` without members."""
+    return naming(StatusCode.CONTRADICTED, *members)
+
+
 def has_status(items: Status, *words: StatusCode) -> bool:
     """Returns whether a status has one of several words."""
     return bool(items) and any(item.code in words for item in items)

@@ -137,6 +137,12 @@ def with_address(symbol: str, address: Optional[int]) -> str:
 _EPOCH = datetime.datetime(1601, 1, 1, tzinfo=datetime.timezone.utc)
 _PER_MICROSECOND = 10
 
+SECOND = 10_000_000
+"""A second as a FILETIME."""
+
+UNIX_EPOCH = 11644473600
+"""Seconds from 1601 to 1970."""
+
 MAX_FILETIME = 2650467743999999999
 """The last moment of the year 9999: Python and SQL have no later times."""
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Annotated, Iterator, List, NamedTuple, Optional, Tuple
 
 from ...memory.decode.declared import USHORT, Declared
-from ...memory.decode.status import NOTHING, Status, StatusItem, status
+from ...memory.decode.status import NOTHING, Status, StatusItem, contradicted, naming, status
 from ...memory.decode.statuscodes import StatusCode
 from .kernelheader import KERNEL_START
 from .triage import TriageDump
@@ -79,7 +79,7 @@ def list_drivers(dump: TriageDump) -> Tuple[List[Driver], Status]:
     count = dump.member("DriverCount")
     part = dump.part("DriverList")
     if not part.offset or not count:
-        lost = StatusItem(StatusCode.CONTRADICTED, None, ("DriverCount",)) if count else None
+        lost = contradicted("DriverCount") if count else None
         return [], status(part.status, lost)
     wide = dump.header.wide
     read = min(count, MAX_DRIVERS)
@@ -95,13 +95,11 @@ def list_drivers(dump: TriageDump) -> Tuple[List[Driver], Status]:
             best = plausible, found, size
     _, found, size = best
     if not found:
-        return [], status(
-            part.status, StatusItem(StatusCode.HEADER, None, ("DriverCount", "StringPoolOffset"))
-        )
+        return [], status(part.status, naming(StatusCode.HEADER, "DriverCount", "StringPoolOffset"))
     missing = (read - len(found)) * size
     return found, status(
         StatusCode.LIMIT if count > read else None,
-        StatusItem(StatusCode.CONTRADICTED, None, ("DriverCount",)) if more else None,
+        contradicted("DriverCount") if more else None,
         StatusItem(StatusCode.BEYOND_THE_FILE, missing) if missing else None,
         StatusCode.FILE_NAME_UNREADABLE if any(driver.name is None for driver in found) else None,
     )
@@ -192,7 +190,7 @@ def list_unloaded(dump: TriageDump) -> Tuple[List[UnloadedDriver], Status]:
             if len(found) - found.count(None) > len(best) - best.count(None):
                 best = found
     usable = [driver for driver in best if driver is not None]
-    wrong = StatusItem(StatusCode.HEADER, None, ("UnloadedDriversOffset",)) if None in best else None
+    wrong = naming(StatusCode.HEADER, "UnloadedDriversOffset") if None in best else None
     return usable, status(wrong)
 
 

@@ -29,10 +29,10 @@ from typing import (
 
 from ...memory.decode.declared import ULONG, ULONGLONG, Declared
 from ...memory.decode.memory import ReadFile
-from ...memory.decode.status import NOTHING, Status, StatusItem, status
+from ...memory.decode.status import NOTHING, Status, StatusItem, naming, status
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import unsigned
-from .writers import FOREIGN
+from .writers import FOREIGN, LAST_OF_WINDOWS
 
 SIGNATURE = b"MDMP"
 VERSION = 0xA793
@@ -57,9 +57,6 @@ _ASKED_FOR = {0x2: 9, 0x4: 12, 0x800: 16, 0x1000: 17, 0x40000: 19}
 WithFullMemoryInfo, WithThreadInfo, WithTokenInformation)."""
 
 _UNUSED = 0
-_LAST_OF_WINDOWS = 0xFFFF
-"""LastReservedStream: other programs use larger numbers."""
-
 THREAD_STATES, MAPPED_FILES, TRAP_FRAMES = 0x57530001, 0x57530002, 0x57530003
 """The streams that this project defines; see `threadstates`."""
 
@@ -183,7 +180,7 @@ class Minidump:
         self.status = status(
             faults,
             StatusCode.OVERLAP if 0 in shared or 1 in shared else None,
-            StatusItem(StatusCode.STREAMS_MISSING, None, missing) if missing else None,
+            naming(StatusCode.STREAMS_MISSING, *missing),
         )
         self.streams = tuple(self._checked(used, {place - len(taken) for place in shared}))
         self._first: Dict[int, Stream] = {}
@@ -213,7 +210,7 @@ class Minidump:
         for place, stream in enumerate(used):
             kind, (size, rva), _ = stream
             beyond = self.beyond(rva, size)
-            known = kind > _UNUSED and (kind in STREAMS or kind > _LAST_OF_WINDOWS)
+            known = kind > _UNUSED and (kind in STREAMS or kind > LAST_OF_WINDOWS)
             yield stream._replace(
                 status=status(
                     StatusItem(StatusCode.BEYOND_THE_FILE, beyond) if beyond else None,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Annotated, List, NamedTuple, Tuple
 
 from ...memory.decode.declared import ULONG, ULONGLONG, Declared
-from ...memory.decode.status import Status, StatusItem, status
+from ...memory.decode.status import Status, StatusItem, naming, status
 from ...memory.decode.statuscodes import StatusCode
 from .dumpfile import Location, Minidump, overlapping
 from .lists import read_list_header
@@ -84,7 +84,7 @@ def function_tables(dump: Minidump) -> Tuple[List[FunctionTableDescriptor], Stat
         return [], stream
     header, descriptor, native, entry, count, pad = known
     if header < _HEADER.size or descriptor < _DESCRIPTOR.size:
-        return [], status(stream, StatusItem(StatusCode.HEADER, None, ("SizeOfHeader", "SizeOfDescriptor")))
+        return [], status(stream, naming(StatusCode.HEADER, "SizeOfHeader", "SizeOfDescriptor"))
     found: List[FunctionTableDescriptor] = []
     total = 0
     position = rva + header + pad
@@ -110,16 +110,12 @@ def function_tables(dump: Minidump) -> Tuple[List[FunctionTableDescriptor], Stat
     overlaps = len(overlapping([(table.MinimumAddress, table.MaximumAddress) for table in found]))
     return found, status(
         stream,
-        StatusItem(StatusCode.HEADER, None, ("SizeOfFunctionEntry",))
-        if found and entry != _entry_size(dump)
-        else None,
-        StatusItem(StatusCode.HEADER, None, ("MaximumAddress",)) if empty else None,
+        naming(StatusCode.HEADER, "SizeOfFunctionEntry") if found and entry != _entry_size(dump) else None,
+        naming(StatusCode.HEADER, "MaximumAddress") if empty else None,
         StatusItem(StatusCode.RANGES_OVERLAP, overlaps) if overlaps else None,
         StatusCode.LIMIT if rest and limited else None,
-        StatusItem(StatusCode.MORE_THAN_THE_STREAM, None, ("NumberOfDescriptors",))
-        if rest and not limited
-        else None,
-        StatusItem(StatusCode.FEWER_THAN_THE_STREAM, None, ("NumberOfDescriptors",)) if fewer else None,
+        naming(StatusCode.MORE_THAN_THE_STREAM, "NumberOfDescriptors") if rest and not limited else None,
+        naming(StatusCode.FEWER_THAN_THE_STREAM, "NumberOfDescriptors") if fewer else None,
     )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Annotated, List, NamedTuple, Tuple
 
 from ...memory.decode.declared import STRING, ULONG, ULONGLONG, Declared
-from ...memory.decode.status import Status, StatusItem, status
+from ...memory.decode.status import Status, StatusItem, naming, status
 from ...memory.decode.statuscodes import StatusCode
 from .dumpfile import Minidump
 from .lists import HEADER_OF_16, read_headed_list, read_list_header
@@ -115,9 +115,7 @@ def token_info_list(dump: Minidump) -> Tuple[List[TokenInfo], Status]:
         return [], stream
     _, count, list_header, element_header = header
     if list_header < _TOKEN_LIST.size or element_header < _TOKEN_HEADER.size:
-        return [], status(
-            stream, StatusItem(StatusCode.HEADER, None, ("ListHeaderSize", "ElementHeaderSize"))
-        )
+        return [], status(stream, naming(StatusCode.HEADER, "ListHeaderSize", "ElementHeaderSize"))
     found: List[TokenInfo] = []
     position = rva + list_header
     while len(found) < min(count, MAX_TOKENS) and position + element_header <= end:
@@ -129,7 +127,7 @@ def token_info_list(dump: Minidump) -> Tuple[List[TokenInfo], Status]:
     rest, fewer = count > len(found), count == len(found) and position + element_header <= end
     return found, status(
         stream,
-        StatusItem(StatusCode.FEWER_THAN_THE_STREAM, None, ("TokenListEntries",)) if fewer else None,
+        naming(StatusCode.FEWER_THAN_THE_STREAM, "TokenListEntries") if fewer else None,
         StatusCode.LIMIT if rest and len(found) == MAX_TOKENS else None,
-        StatusItem(StatusCode.MORE_THAN_THE_STREAM, None, ("TokenListEntries",)) if rest else None,
+        naming(StatusCode.MORE_THAN_THE_STREAM, "TokenListEntries") if rest else None,
     )

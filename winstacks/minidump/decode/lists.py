@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Callable, Iterable, List, NamedTuple, Optional, Tuple, TypeVar
 
 from ...memory.decode.declared import ULONG, Declared, Record
-from ...memory.decode.status import NOTHING, Status, StatusItem, status
+from ...memory.decode.status import NOTHING, Status, StatusItem, naming, status
 from ...memory.decode.statuscodes import StatusCode
 from .dumpfile import Minidump
 
@@ -61,7 +61,6 @@ def elements(
         end: end of the stream that has the array
         count, size: number and size of the structures, as the stream claims
         form: the structure; an older version of it has at least `least` bytes
-        limit: greatest number of structures that are read
         member: name of the member that has the count
         take: makes many structures of the values that `struct` unpacked of each
 
@@ -69,7 +68,7 @@ def elements(
         The structures in the file, and the status.
     """
     if count and size < form.least:
-        return [], status(StatusItem(StatusCode.HEADER, None, ("size of an entry",)))
+        return [], naming(StatusCode.HEADER, "size of an entry")
     fitting = max(end - rva, 0) // size if size else 0
     read = min(count, fitting, limit)
     present = min(read, max(dump.size - rva, 0) // size if size else 0)
@@ -88,8 +87,8 @@ def elements(
             break
     missing = (read - len(found)) * size
     return found, status(
-        StatusItem(StatusCode.MORE_THAN_THE_STREAM, None, (member,)) if count > fitting else None,
-        StatusItem(StatusCode.FEWER_THAN_THE_STREAM, None, (member,)) if count < fitting else None,
+        naming(StatusCode.MORE_THAN_THE_STREAM, member) if count > fitting else None,
+        naming(StatusCode.FEWER_THAN_THE_STREAM, member) if count < fitting else None,
         StatusCode.LIMIT if min(count, fitting) > limit else None,
         StatusItem(StatusCode.BEYOND_THE_FILE, missing) if missing else None,
     )
@@ -141,7 +140,7 @@ def read_headed_list(
         return [], stream
     header_size, entry_size, count = members[:3]
     if header_size < header.size:
-        return [], status(stream, StatusItem(StatusCode.HEADER, None, ("SizeOfHeader",)))
+        return [], status(stream, naming(StatusCode.HEADER, "SizeOfHeader"))
     take = partial(form.records, find=dump.string)
     found, faults = elements(dump, rva + header_size, end, count, entry_size, form, limit, member, take)
     return found, status(stream, faults)

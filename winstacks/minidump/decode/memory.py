@@ -14,7 +14,7 @@ from typing import Annotated, Iterable, List, NamedTuple, Optional, Sequence, Tu
 
 from ...memory.decode.declared import ADDRESS, ULONG, ULONGLONG, Declared, plain_address
 from ...memory.decode.ranges import flatten
-from ...memory.decode.status import Status, StatusItem, status
+from ...memory.decode.status import Status, StatusItem, contradicted, naming, status
 from ...memory.decode.statuscodes import StatusCode
 from .dumpfile import STREAMS, Minidump, overlapping
 from .lists import elements, read_counted_list, read_headed_list, read_list_header
@@ -89,7 +89,7 @@ def memory_ranges(dump: Minidump, stacks: Iterable[MemoryRange] = ()) -> Tuple[L
             has the same range, the list's range counts without a warning
     """
     listed, faults = _memory64_list(dump)
-    found, said_small = _memory_list(dump)
+    found, said_small = read_counted_list(dump, _MEMORY_LIST, _RANGE, MAX_RANGES, "NumberOfMemoryRanges")
     listed, beyond, outside = _cut(dump, [*listed, *found])
     apart, by_file = disjoint(listed, by_file=True)
     if by_file:
@@ -108,8 +108,8 @@ def memory_ranges(dump: Minidump, stacks: Iterable[MemoryRange] = ()) -> Tuple[L
         said_small,
         StatusItem(StatusCode.BEYOND_THE_FILE, beyond) if beyond else None,
         StatusItem(StatusCode.RANGES_OVERLAP, overlaps) if overlaps else None,
-        StatusItem(StatusCode.HEADER, None, ("DataSize",)) if outside else None,
-        StatusItem(StatusCode.CONTRADICTED, None, ("Stack",)) if 0 < unlisted < len(stacks) else None,
+        naming(StatusCode.HEADER, "DataSize") if outside else None,
+        contradicted("Stack") if 0 < unlisted < len(stacks) else None,
     )
 
 
@@ -125,8 +125,6 @@ def with_ranges(dump: Minidump, known: List[MemoryRange], more: Iterable[MemoryR
 
     Args:
         dump: the file, which limits the ranges
-        known: ranges, sorted and disjoint
-        more: ranges that count where the others have nothing
     """
     found, _, _ = _cut(dump, more)
     if not found:
@@ -215,12 +213,8 @@ def memory_info_list(dump: Minidump) -> Tuple[List[MemoryInfo], Status]:
     return regions, status(
         faults,
         StatusItem(StatusCode.RANGES_OVERLAP, overlaps) if overlaps else None,
-        StatusItem(StatusCode.CONTRADICTED, None, ("RegionSize",)) if apart else None,
+        contradicted("RegionSize") if apart else None,
     )
-
-
-def _memory_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
-    return read_counted_list(dump, _MEMORY_LIST, _RANGE, MAX_RANGES, "NumberOfMemoryRanges")
 
 
 def _memory64_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
@@ -247,7 +241,7 @@ def _memory64_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
     return ranges, status(
         stream,
         faults,
-        None if ends and apart else StatusItem(StatusCode.CONTRADICTED, None, ("BaseRva", "DataSize")),
+        None if ends and apart else contradicted("BaseRva", "DataSize"),
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Annotated, List, NamedTuple, Optional, Tuple
 
 from ...memory.decode.declared import ADDRESS, STRING, ULONG, Declared
-from ...memory.decode.status import NOTHING, Status, StatusItem, status
+from ...memory.decode.status import NOTHING, Status, contradicted, naming, status
 from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.pe import MAX_PDB_PATH, CodeView, codeview_of
 from .dumpfile import Location, Minidump, overlapping
@@ -95,8 +95,8 @@ def module_list(dump: Minidump) -> Tuple[List[MinidumpModule], Status]:
     return modules, status(
         faults,
         dump.text_status,
-        StatusItem(StatusCode.HEADER, None, ("ModuleNameRva",)) if unnamed else None,
-        StatusItem(StatusCode.CONTRADICTED, None, ("BaseOfImage", "SizeOfImage")) if shared else None,
+        naming(StatusCode.HEADER, "ModuleNameRva") if unnamed else None,
+        contradicted("BaseOfImage", "SizeOfImage") if shared else None,
     )
 
 

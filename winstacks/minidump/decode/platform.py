@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Optional
 
-from ...memory.decode.status import NOTHING, Status, StatusItem, status
+from ...memory.decode.status import NOTHING, Status, naming
 from ...memory.decode.statuscodes import StatusCode
 from .contexts import machine_of_context
 from .dumpfile import Minidump
@@ -89,11 +89,7 @@ def dump_machine(dump: Minidump) -> DumpMachine:
     for holder in holders:
         number = machine_of_context(context(dump, holder.ThreadContext)[0])
         if number is not None:
-            return DumpMachine(number, _told_by("ThreadContext"))
+            return DumpMachine(number, naming(StatusCode.NO_SYSTEM_INFO, "ThreadContext"))
     if any(module.BaseOfImage >= _ABOVE_32_BITS for module in module_list(dump)[0]):
-        return DumpMachine(_AMD64, _told_by("BaseOfImage"))
-    return DumpMachine(None, status(StatusItem(StatusCode.NO_SYSTEM_INFO, None, ("nothing",))))
-
-
-def _told_by(member: str) -> Status:
-    return status(StatusItem(StatusCode.NO_SYSTEM_INFO, None, (member,)))
+        return DumpMachine(_AMD64, naming(StatusCode.NO_SYSTEM_INFO, "BaseOfImage"))
+    return DumpMachine(None, naming(StatusCode.NO_SYSTEM_INFO, "nothing"))

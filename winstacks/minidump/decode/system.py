@@ -22,7 +22,7 @@ from ...memory.decode.declared import (
     without,
 )
 from ...memory.decode.machine import Machine, UnsupportedMachineError, machine_of
-from ...memory.decode.status import NOTHING, Status, StatusItem, status
+from ...memory.decode.status import NOTHING, Status, naming, status
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.text import narrow
 from .dumpfile import Minidump
@@ -217,7 +217,7 @@ def misc_info(dump: Minidump) -> Optional[MiscInfo]:
     stream = dump.stream(_MISC_INFO)
     size = min(info.SizeOfInfo, stream.Location.DataSize if stream is not None else 0)
     if info.SizeOfInfo not in _MISC_SIZES:
-        faults = status(faults, StatusItem(StatusCode.HEADER, None, ("SizeOfInfo",)))
+        faults = status(faults, naming(StatusCode.HEADER, "SizeOfInfo"))
     unknown = [
         name
         for flag, (least, names) in MISC_GROUPS.items()

@@ -13,8 +13,9 @@ from __future__ import annotations
 from typing import Annotated, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...memory.decode.declared import ADDRESS, STRING64, ULONG, ULONGLONG, Declared
-from ...memory.decode.status import NOTHING, Status, StatusItem, status
+from ...memory.decode.status import NOTHING, Status, StatusItem, contradicted, naming, status
 from ...memory.decode.statuscodes import StatusCode
+from ...traps.decode.record import MAX_PARAMETERS
 from .contexts import DECISIVE_BYTES, sizes_agree
 from .dumpfile import Location, Minidump, overlapping
 from .lists import LIST_HEADER, read_counted_list, read_headed_list
@@ -28,9 +29,6 @@ MAX_THREADS_OF_DUMP = 0x20000
 MAX_CONTEXT = 0x10000
 """Greatest number of bytes of a context that are read: the longest, with all of XSTATE, has less than
 0x4000."""
-
-MAX_PARAMETERS = 15
-"""EXCEPTION_MAXIMUM_PARAMETERS."""
 
 EXITED_THREAD = 4
 """MINIDUMP_THREAD_INFO_EXITED_THREAD."""
@@ -121,7 +119,7 @@ def thread_list(dump: Minidump) -> Tuple[List[MinidumpThread], Status]:
     """Returns the threads of ThreadListStream, and its faults, also those that other streams show."""
     listed, faults = listed_threads(dump)
     wrong = tuple(_contradicted(dump, listed)) if has_thread_list(dump) else ()
-    return listed, status(faults, StatusItem(StatusCode.CONTRADICTED, None, wrong) if wrong else None)
+    return listed, status(faults, contradicted(*wrong))
 
 
 def _contradicted(dump: Minidump, listed: Sequence[MinidumpThread]) -> Iterator[str]:
@@ -179,7 +177,7 @@ def exception_stream(dump: Minidump) -> Optional[ExceptionStream]:
         return None
     found = _EXCEPTION_STREAM.decode(data)
     count = found.NumberParameters
-    too_many = StatusItem(StatusCode.HEADER, None, ("NumberParameters",)) if count > MAX_PARAMETERS else None
+    too_many = naming(StatusCode.HEADER, "NumberParameters") if count > MAX_PARAMETERS else None
     lost = None if found.ThreadContext.DataSize else StatusCode.NO_SAVED_REGISTERS
     return found._replace(
         ExceptionInformation=found.ExceptionInformation[:count], status=status(stream.status, too_many, lost)

@@ -25,7 +25,7 @@ from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Sequenc
 
 from ...memory.decode.machine import Machine
 from ...memory.decode.memory import ReadFile
-from ...memory.decode.status import NOTHING, Status, StatusItem, status
+from ...memory.decode.status import NOTHING, Status, StatusItem, naming, status
 from ...memory.decode.statuscodes import StatusCode
 from ...traps.decode.record import MAX_PARAMETERS, RECORDS
 from .contexts import FORMS
@@ -167,7 +167,7 @@ class TriageDump:
         member = f"{name}Offset"
         offset, value = self._offset(member), self.member(member)
         if not offset:
-            wrong = StatusItem(StatusCode.HEADER, None, (member,)) if value else None
+            wrong = naming(StatusCode.HEADER, member) if value else None
             return Part(name, 0, 0, b"", status(wrong))
         if size is None:
             size = next((start for start in self._starts if start > offset), self.size) - offset
@@ -190,7 +190,7 @@ class TriageDump:
     def exception(self) -> Part:
         """The EXCEPTION_RECORD of the crash."""
         size = RECORDS[self.header.wide].size
-        wrong = status(StatusItem(StatusCode.HEADER, None, ("ExceptionOffset",)))
+        wrong = naming(StatusCode.HEADER, "ExceptionOffset")
         return self._held("Exception", self.header.exception_offset, size, self._is_record, wrong)
 
     def _held(
@@ -289,7 +289,7 @@ class TriageDump:
         cut = max(size - self.size, 0)
         return status(
             StatusItem(StatusCode.BEYOND_THE_FILE, cut) if cut else None,
-            StatusItem(StatusCode.HEADER, None, wrong) if wrong else None,
+            naming(StatusCode.HEADER, *wrong),
         )
 
 

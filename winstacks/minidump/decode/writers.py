@@ -39,13 +39,15 @@ _BY_HIGH_HALF = {
 """Writers by the upper half of the type: each took two letters for its own streams."""
 
 _WINDOWS_CE = range(0x8000, 0x8010)
-_LAST_OF_WINDOWS = 0xFFFF
+
+LAST_OF_WINDOWS = 0xFFFF
+"""LastReservedStream: other programs use larger numbers."""
 
 
 def writer_of(kind: int) -> str:
     """Returns who writes the streams of a type, in words."""
     if kind in _WINDOWS_CE:
         return "Windows CE"
-    if kind <= _LAST_OF_WINDOWS:
+    if kind <= LAST_OF_WINDOWS:
         return "Windows"
     return _BY_HIGH_HALF.get(kind >> 16, "another program")

@@ -24,6 +24,7 @@ import sys
 from array import array
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Type, TypeVar
 
+from ...memory.decode.memo import Kept
 from ...memory.decode.statuscodes import StatusCode
 from .unwindinfo import (
     CHAININFO,
@@ -45,6 +46,9 @@ MAX_CHAIN = 32
 
 MAX_CODES = 512
 """Maximum number of unwind codes in one chain: more than any real function has. One piece has at most 255."""
+
+MOST_DERIVED = 1 << 12
+"""Number of return addresses of an address space, and of rules of a module, that are kept."""
 
 END_OF_IMAGE = 1 << 32
 """An RVA behind every RVA of an image."""
@@ -82,8 +86,8 @@ class FunctionTable:
         self._begins, self._ends, self._unwinds = self._columns(words, read_rva)
         self._gaps = list(gaps)
         self._infos: Dict[int, UnwindInfo] = {}
-        self.derived: Dict[Tuple[int, int], Any] = {}
-        self.effects: Dict[int, Any] = {}
+        self.derived: Kept[Tuple[int, int], Any] = Kept(MOST_DERIVED)
+        self.effects: Kept[int, Any] = Kept(MOST_DERIVED)
         self.read_rva = read_rva
 
     @staticmethod

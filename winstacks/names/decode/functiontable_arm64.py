@@ -29,7 +29,7 @@ from .unwind_arm64 import (
 )
 from .unwindinfo import ReadRva, RuntimeFunction, UnwindDataError, UnwindInfo
 
-_ISLAND_SIZE = 3 * INSTRUCTION
+ISLAND_SIZE = 3 * INSTRUCTION
 """Bytes of a branch island: adrp, add, br."""
 
 
@@ -66,7 +66,7 @@ class _Ends(Sequence[int]):
         following = self._begins[position + 1] if position + 1 < len(self) else END_OF_IMAGE
         flag = unwind & FLAG_MASK
         if flag == ISLAND:
-            return min(begin + _ISLAND_SIZE, following)
+            return min(begin + ISLAND_SIZE, following)
         length = packed_length(unwind) if flag else full_length(self._read_rva, unwind)
         return following if length is None else min(begin + length, following)
 

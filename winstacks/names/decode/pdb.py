@@ -24,6 +24,7 @@ from functools import cached_property
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...memory.decode.memory import ReadFile
+from .pe import SECTION
 
 MAGIC = b"Microsoft C/C++ MSF 7.00\r\n\x1aDS\0\0\0"
 
@@ -43,7 +44,6 @@ _INFO_HEADER = struct.Struct("<III16s")
 _DBI_HEADER = struct.Struct("<iIIHHHHHHiiiiiIiiHHI")
 _MODULE = struct.Struct("<I28sHHIIIHHIII")
 _MODULE_SIZE = 64
-_SECTION = struct.Struct("<8sIIIIIIHHI")
 _PUBLIC = struct.Struct("<IIH")
 _FUNCTION = struct.Struct("<IIIIIIIIHB")
 _PUBLIC_SYMBOL = 0x110E
@@ -225,8 +225,8 @@ class _Addresses:
     """
 
     def __init__(self, sections: bytes, omap: bytes) -> None:
-        whole = len(sections) - len(sections) % _SECTION.size
-        self._starts = [section[2] for section in _SECTION.iter_unpack(sections[:whole])]
+        whole = len(sections) - len(sections) % SECTION.size
+        self._starts = [section[2] for section in SECTION.iter_unpack(sections[:whole])]
         pairs = sorted(struct.iter_unpack("<II", omap[: len(omap) - len(omap) % 8]))
         self._from = [source for source, _ in pairs]
         self._to = [target for _, target in pairs]

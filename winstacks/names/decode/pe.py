@@ -27,6 +27,7 @@ DIRECTORY_RESOURCE = 2
 DIRECTORY_EXCEPTION = 3
 DIRECTORY_DEBUG = 6
 DIRECTORY_LOAD_CONFIG = 10
+DIRECTORY_COM_DESCRIPTOR = 14
 
 MEM_EXECUTE = 0x20000000
 MEM_WRITE = 0x80000000
@@ -40,7 +41,7 @@ MAX_DEBUG_ENTRIES = 32
 MAX_PDB_PATH = 0x400
 
 _FILE_HEADER = struct.Struct("<4sHHIIIHH")
-_SECTION = struct.Struct("<8sIIIIIIHHI")
+SECTION = struct.Struct("<8sIIIIIIHHI")
 _DEBUG_DIRECTORY = struct.Struct("<IIHHIIII")
 _DEBUG_TYPE_CODEVIEW = 2
 _CHECKSUM = 0x40
@@ -130,10 +131,10 @@ def read_headers(read: ReadRva) -> Headers:
         struct.unpack_from("<I", optional, count_offset)[0], (len(optional) - directory_offset) // 8, 16
     )
     words = struct.unpack_from(f"<{2 * count}I", optional, directory_offset)
-    table = _need(read, start + _FILE_HEADER.size + optional_size, section_count * _SECTION.size)
+    table = _need(read, start + _FILE_HEADER.size + optional_size, section_count * SECTION.size)
     if not 0 < size <= MAX_IMAGE:
         raise HeaderError(StatusCode.HEADERS_INVALID)
-    sections = [_section(fields, size) for fields in _SECTION.iter_unpack(table)]
+    sections = [_section(fields, size) for fields in SECTION.iter_unpack(table)]
     return Headers(
         machine,
         timestamp,

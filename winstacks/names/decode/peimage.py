@@ -22,7 +22,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from ...memory.decode.memo import Memo
 from ...memory.decode.pagetable import PAGE_SIZE, round_to_pages
 from . import loaderwrites, relocations
-from .pe import MEM_WRITE, CodeView, HeaderError, Headers, read_codeview, read_headers
+from .pe import MEM_WRITE, SECTION, CodeView, HeaderError, Headers, read_codeview, read_headers
 from .relocations import RelocationBlock
 
 ReadOffset = Callable[[int, int], bytes]
@@ -32,7 +32,6 @@ MAX_HEADERS = 1 << 16
 """Maximum bytes of headers: the loader's limit is one page, or the room for a table of 96 sections."""
 
 _MEM_DISCARDABLE = 0x02000000
-_SECTION = struct.Struct("<8sIIIIIIHHI")
 _SIGNATURE_AND_FILE_HEADER = 24
 _SECTION_SECTOR = 0x200
 """Unit of PointerToRawData in bytes: the loader ignores the lower bits."""
@@ -177,9 +176,9 @@ class PeImage:
         self._flat = alignment < PAGE_SIZE
         self._head = head
         count, size = struct.unpack("<2xH12xH", self._need(start + 4, 18))
-        table = self._need(optional + size, count * _SECTION.size)
+        table = self._need(optional + size, count * SECTION.size)
         self._table: Sequence[Tuple[int, ...]] = [
-            (*fields[1:5], fields[9]) for fields in _SECTION.iter_unpack(table)
+            (*fields[1:5], fields[9]) for fields in SECTION.iter_unpack(table)
         ]
 
     def _find_parts(self) -> List[_Part]:

@@ -21,7 +21,9 @@ Blocks that begin at the same byte count once. Numbers are little-endian.
 from __future__ import annotations
 
 import hashlib
-from typing import Callable, Iterator, NamedTuple, Optional, Sequence, Tuple
+from typing import Iterator, NamedTuple, Sequence, Tuple
+
+from ...memory.decode.memory import ReadFile
 
 MARK = b"stacktraces image version 1"
 PREFIX = "i"
@@ -37,13 +39,11 @@ class ImageContent(NamedTuple):
     """The content of a file as Volatility's layers read it: packed data is decompressed.
 
     Attributes:
-        size: length in bytes
-        read: function of an offset and a length within the file; returns the bytes, None if they cannot be
-            read
+        read: returns b"" for a range that cannot be read
     """
 
     size: int
-    read: Callable[[int, int], Optional[bytes]]
+    read: ReadFile
 
 
 class ContentIdentity(NamedTuple):
@@ -72,7 +72,7 @@ def identify(files: Sequence[ImageContent], capture_time: int, counted: int) -> 
         end = min(END_SIZE, file.size)
         ranges = [(0, end), *blocks(before, file.size, total), (file.size - end, end)]
         for offset, length in ranges:
-            data = (file.read(offset, length) if length else b"") or b""
+            data = file.read(offset, length) if length else b""
             unread += bool(length) and not data
             digest.update(len(data).to_bytes(4, "little"))
             digest.update(data)

@@ -77,7 +77,6 @@ def in_module(
         name: the module's name, in any case
         stamp: its TimeDateStamp, None if unknown
         size: its SizeOfImage, None if unknown
-        rva: the address relative to the module's base
         doubted: whether the image contradicts the loader's entry of the module
     """
     name = name.lower()

@@ -21,9 +21,6 @@ from ...names.decode.unwindinfo import EHANDLER, UHANDLER, RuntimeFunction, Unwi
 from .registers import NON_VOLATILE, NON_VOLATILE_XMM, RSP, Values
 from .rule_x64 import REGISTERS, Rule, of_prologue
 
-MOST = 1 << 12
-"""Number of return addresses of an address space, and of rules of a module, that are kept."""
-
 _SLOT = 8
 
 
@@ -39,7 +36,6 @@ class Effect:
 
     Attributes:
         start: offset of the first byte to read
-        size: number of bytes to read
         unpack: function of bytes and the position of the read in them; returns the slots
         xmm: pairs of a register number and its slot index
         general: function of 16 registers, the slots, the new stack pointer and None, concatenated; returns
@@ -119,11 +115,7 @@ def rule_at(table: FunctionTable, place: CodePlace) -> Tuple[Rule, Optional[Effe
     """
     rules, key = table.derived, (place.entry.unwind, place.offset)
     rule: Optional[Tuple[Rule, Optional[Effect]]] = rules.get(key)
-    if rule is None:
-        if len(rules) >= MOST:
-            rules.clear()
-        rule = rules[key] = _derived(place)
-    return rule
+    return rules.keep(key, _derived(place)) if rule is None else rule
 
 
 def _derived(place: CodePlace) -> Tuple[Rule, Optional[Effect]]:
@@ -136,12 +128,9 @@ def effect_at(table: FunctionTable, rva: int) -> Optional[Effect]:
 
     The table keeps it, as it does the rules: processes that share a table return to the same addresses.
     """
-    effects = table.effects
-    if rva not in effects:
-        if len(effects) >= MOST:
-            effects.clear()
-        effects[rva] = _effect_at(table, rva)
-    effect: Optional[Effect] = effects[rva]
+    if rva not in table.effects:
+        table.effects.keep(rva, _effect_at(table, rva))
+    effect: Optional[Effect] = table.effects[rva]
     return effect
 
 

@@ -48,7 +48,7 @@ LONGEST_START = 5
 _PUSH_EBP = re.compile(rb"(?:\x8b\xff)?\x55")
 CLEAR_EBP = re.compile(rb"[\x31\x33]\xed")
 """xor ebp, ebp."""
-_MOV_ESP_EBP = (b"\x8b\xe5", b"\x89\xec")
+MOV_ESP_EBP = (b"\x8b\xe5", b"\x89\xec")
 _LEAVE = b"\xc9"
 _CALL = b"\xe8"
 _END = re.compile(rb"(?:\xc3|\xc2.\x00)(?:\xcc|\x90|\x66\x90|\x8d[\x74\x76\xb4\xb6])", re.DOTALL)
@@ -210,7 +210,7 @@ def _release(code: bytes) -> Tuple[bool, int, int, Tuple[int, ...]]:
     """Decodes the release of locals: (from Ebp, bytes, length of the instruction, registers it pops)."""
     if code[:1] == _LEAVE:
         return True, 0, 1, (EBP,)
-    if code[:2] in _MOV_ESP_EBP:
+    if code[:2] in MOV_ESP_EBP:
         return True, 0, 2, ()
     for start, from_ebp, size in (
         (b"\x83\xc4", False, 1),

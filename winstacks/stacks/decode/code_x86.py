@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from typing import Dict, Optional, Tuple
+from typing import Optional, Tuple
 
+from ...memory.decode.memo import Memo
 from ...memory.decode.memory import ReadMemory
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.structure import unsigned
@@ -22,7 +23,7 @@ class CodePages:
 
     def __init__(self, read: ReadMemory) -> None:
         self._read = read
-        self._pages: Dict[int, bytes] = {}
+        self._pages: Memo[int, bytes] = Memo(self._page, _MAX_PAGES)
 
     def window(self, address: int) -> Tuple[bytes, int]:
         """Returns bytes around an address, and the position of the address in them.
@@ -31,11 +32,7 @@ class CodePages:
         unreadable: perhaps at the address or before it.
         """
         number, offset = divmod(address, PAGE_SIZE)
-        page = self._pages.get(number)
-        if page is None:
-            if len(self._pages) >= _MAX_PAGES:
-                self._pages.clear()
-            page = self._pages[number] = self.ahead(number * PAGE_SIZE, PAGE_SIZE)
+        page = self._pages[number]
         if page and offset <= PAGE_SIZE - _LONGEST:
             return page, offset
         # At the end of a page, or on a page that is only partly present (as in small dumps): the bytes around
@@ -62,3 +59,6 @@ class CodePages:
     def pointer(self, address: int) -> Optional[int]:
         """Returns the 32-bit value of a pointer, None if it cannot be read."""
         return unsigned(self._read(address, 4))
+
+    def _page(self, number: int) -> bytes:
+        return self.ahead(number * PAGE_SIZE, PAGE_SIZE)

@@ -16,6 +16,7 @@ import re
 import struct
 from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
+from ...memory.decode.memo import Memo
 from . import clues_x86
 from .code_x86 import CodePages
 from .effects_x86 import (
@@ -124,7 +125,7 @@ class Flow:
         self.count = 0
         self._code = b""
         self._called_inside: Set[int] = set()
-        self._judged: Dict[bool, Dict[int, bool]] = {}
+        self._judged: Memo[bool, Dict[int, bool]] = Memo(self._judge)
         self._needed: Dict[int, int] = {}
         self._unknown_calls = 0
         self._follow_all()
@@ -263,10 +264,7 @@ class Flow:
         Returns:
             None if no end is reached and the state is not proven otherwise.
         """
-        judged = self._judged.get(returns)
-        if judged is None:
-            judged = self._judged[returns] = self._judge(returns)
-        return judged.get(address)
+        return self._judged[returns].get(address)
 
     def _even_out(self) -> bool:
         """Derives the stack depth behind calls of unknown functions from the places where the function

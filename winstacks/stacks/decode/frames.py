@@ -22,6 +22,9 @@ LONGEST_CALL = 7
 """Length in bytes of the longest call without prefixes: FF /2 with a SIB byte and a four-byte
 displacement."""
 
+ENTERING = (b"\x0f\x05", b"\xcd\x2e")
+"""syscall, int 2Eh (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2)."""
+
 _NEAR = 5
 _DISPLACEMENT = {0: 0, 1: 1, 2: 4}
 

@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import re
-from typing import Callable, Dict, List, NamedTuple, Optional, TypeVar
+from functools import partial
+from typing import Callable, Dict, List, NamedTuple, Optional
 
+from ...memory.decode.memo import Memo
 from ...memory.decode.memory import ReadMemory
 from ...memory.decode.pagetable import PAGE_SIZE
 from . import clues_x86
@@ -24,9 +26,6 @@ MAX_KEPT = 1 << 16
 
 MAX_PLACES = 1 << 17
 """Number of instructions of followed functions that are kept."""
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 _CANDIDATES, _BARE_CANDIDATES = 4, 12
 """Number of possible function starts before an address, and of jumps of a part, that are tried; number of
@@ -80,11 +79,11 @@ class Functions:
         self._code = CodePages(read)
         self._flows: Dict[int, Flow] = {}
         self._places = 0
-        self._popped: Dict[int, Optional[int]] = {}
-        self._own: Dict[int, Optional[OwnFunction]] = {}
-        self._set_up: Dict[int, Optional[int]] = {}
-        self._taken_down: Dict[int, bool] = {}
-        self._room: Dict[int, bool] = {}
+        self._popped: Memo[int, Optional[int]] = Memo(self._find_pops, MAX_KEPT)
+        self._own: Memo[int, Optional[OwnFunction]] = Memo(self._find_own, MAX_KEPT)
+        self._set_up: Memo[int, Optional[int]] = Memo(partial(set_up_depth, self._code), MAX_KEPT)
+        self._taken_down: Memo[int, bool] = Memo(partial(takes_down, self._code), MAX_KEPT)
+        self._room: Memo[int, bool] = Memo(partial(makes_room, self._code), MAX_KEPT)
         self._budget = budget or FollowBudget(MAX_FOLLOWED << 10)
 
     def place(self, start: int, ip: int) -> Optional[StackPlace]:
@@ -150,7 +149,7 @@ class Functions:
         The start is found in the code before the instruction or, for a part that was moved away, in the code
         before the target of its jump back.
         """
-        return _look_up(self._own, ip, lambda: self._find_own(ip))
+        return self._own[ip]
 
     def clears_ebp(self, ip: int) -> bool:
         """Returns whether the code before a return address sets Ebp to 0, as where a thread begins."""
@@ -176,7 +175,7 @@ class Functions:
 
     def pops(self, start: int) -> Optional[int]:
         """Returns the bytes of arguments that a function pops, None if unknown."""
-        return _look_up(self._popped, start, lambda: self._find_pops(start))
+        return self._popped[start]
 
     def targets(self, address: int) -> List[int]:
         """Returns the target of the call before a return address, and the target of a jump there."""
@@ -286,13 +285,13 @@ class Functions:
         return flow
 
     def _sets_up(self, target: int) -> Optional[int]:
-        return _look_up(self._set_up, target & _MASK, lambda: set_up_depth(self._code, target & _MASK))
+        return self._set_up[target & _MASK]
 
     def _takes_down(self, target: int) -> bool:
-        return _look_up(self._taken_down, target & _MASK, lambda: takes_down(self._code, target & _MASK))
+        return self._taken_down[target & _MASK]
 
     def _makes_room(self, target: int) -> bool:
-        return _look_up(self._room, target & _MASK, lambda: makes_room(self._code, target & _MASK))
+        return self._room[target & _MASK]
 
     def _led(self, target: int) -> Optional[int]:
         """Returns the target of a function that is only a jump, None for any other function."""
@@ -304,11 +303,3 @@ class Functions:
 
 def _unknown(_start: int) -> Optional[int]:
     return None
-
-
-def _look_up(memo: Dict[K, V], key: K, compute: Callable[[], V]) -> V:
-    if key not in memo:
-        if len(memo) >= MAX_KEPT:
-            memo.clear()
-        memo[key] = compute()
-    return memo[key]

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from typing import Optional
 
+from .clues_x86 import MOV_ESP_EBP
 from .code_x86 import CodePages
 from .effects_x86 import operand
 from .instructions_x86 import Instruction, instruction
@@ -37,7 +38,6 @@ _MOST_OF_A_PROBE = 40
 _PUSH_ECX, _LOWER_ECX, _JUMP_EAX = b"\x51", b"\x2b\xc8", b"\xff\xe0"
 _ESP_LOWERED = (b"\x94", b"\x8b\xe1", b"\x87\xe0", b"\x87\xc4")
 """xchg eax, esp; mov esp, ecx."""
-_ESP_FROM_EBP = (b"\x8b\xe5", b"\x89\xec")
 
 
 def set_up_depth(code: CodePages, start: int) -> Optional[int]:
@@ -99,7 +99,7 @@ def takes_down(code: CodePages, start: int) -> bool:
         address += decoded.end - offset
         if decoded.opcode in (0xE9, 0xEB):
             address = address + operand(data, decoded) & _MASK
-        elif text == b"\xc9" or (text == b"\x5d" and before in _ESP_FROM_EBP):
+        elif text == b"\xc9" or (text == b"\x5d" and before in MOV_ESP_EBP):
             restored, pushed = True, False
         elif restored and 0x50 <= decoded.opcode <= 0x57:
             pushed = True

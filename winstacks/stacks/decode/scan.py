@@ -11,17 +11,14 @@ further scans between. If there is none, the innermost value that no walk contra
 from __future__ import annotations
 
 import bisect
-from typing import Dict, Generic, List, NamedTuple, Optional, Protocol, Tuple, TypeVar
+from typing import Dict, Generic, List, NamedTuple, Optional, Protocol, Tuple
 
+from ...memory.decode.machine import KERNEL_HALF
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.statuscodes import StatusCode
 from .budget import WalkBudget
 from .frames import MAX_SCANNED, Frame, ReturnCandidate, StackRanges, UnwindError
-from .registers import Registers, Registers32
-from .registers_arm64 import RegistersArm64
-from .walkstep import WalkStep
-
-R = TypeVar("R", Registers, Registers32, RegistersArm64)
+from .walkstep import R, WalkStep
 
 MAX_AHEAD = 4 * MAX_SCANNED
 """Bytes of stack that one walk reads in total for candidates: also those above the one that it takes."""
@@ -35,9 +32,6 @@ MAX_TRIED = 1 << 15
 REACHED, STUCK, WRONG = "reached", "stuck", "wrong"
 """Ends of a walk from a candidate: in a function where threads begin; where unwind data leads no further;
 at a contradiction."""
-
-_KERNEL_HALF = 1 << 63
-"""The bit that is set in every kernel address."""
 
 _NOWHERE = 1 << 64
 """A stack pointer above all stacks."""
@@ -134,7 +128,7 @@ class Scan(Generic[R]):
         # value whose code happens to be there is no better. A small kernel dump has memory to which its stack
         # points.
         earlier = places[:taken]
-        absent = any(self._found[place].step is None and not place & _KERNEL_HALF for place in earlier)
+        absent = any(self._found[place].step is None and not place & KERNEL_HALF for place in earlier)
         return None if absent else taken
 
     def _end_of(self, slot: int, step: WalkStep[R]) -> Tuple[str, int]:

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import abc
 import struct
-from typing import Collection, Dict, FrozenSet, Generic, List, Optional, Tuple, TypeVar, Union
+from typing import Collection, Dict, FrozenSet, Generic, List, Optional, Tuple, Union
 
 from ...columns.words import LEAF, TRAP, UNWIND
+from ...memory.decode.memo import Kept
 from ...memory.decode.memory import ReadMemory
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.statuscodes import StatusCode
@@ -28,15 +29,13 @@ from .frames import (
     UserTransition,
     is_call,
 )
-from .registers import MASK, Registers, Registers32
+from .registers import MASK, Registers
 from .registers_arm64 import RegistersArm64
 from .scan import MAX_CANDIDATES, Scan
 from .surroundings import UNKNOWN, Surroundings
-from .walkstep import WalkStep
+from .walkstep import R, WalkStep
 
 __all__ = ["NO_MEMORY", "WalkStep", "Walker"]
-
-R = TypeVar("R", Registers, Registers32, RegistersArm64)
 
 _FINAL = (StatusCode.OTHER_ARCHITECTURE,)
 """Reasons that end a walk without a scan: a guess by the rules of this machine would be worth nothing."""
@@ -86,7 +85,7 @@ class Walker(abc.ABC, Generic[R]):
         self._may_execute = may_execute
         self._surroundings = surroundings
         self.budget = WalkBudget(UNLIMITED)
-        self._verdicts: Dict[int, bool] = {}
+        self._verdicts: Kept[int, bool] = Kept(_MAX_VERDICTS)
         self._stacks = StackRanges(())
 
     def share(self, budget: WalkBudget) -> None:
@@ -247,9 +246,7 @@ class Walker(abc.ABC, Generic[R]):
             if plausible is None:
                 image = self._find_image(address - 1)
                 plausible = image is not None and image.table is not None
-            if len(self._verdicts) >= _MAX_VERDICTS:
-                self._verdicts.clear()
-            verdict = self._verdicts[address] = plausible
+            verdict = self._verdicts.keep(address, plausible)
         return verdict
 
 
@@ -344,10 +341,6 @@ class _Walk(Generic[R]):
             candidates = self._weighed.candidates()
         return StackWalk(tuple(self._frames), reason, tuple(dict.fromkeys(self._gaps)), border, candidates)
 
-    def _may_be_caller(self, slot: int, value: int) -> bool:
-        """Returns whether a value that a scan passed over may be a return address into absent code."""
-        return self._walker.calls_push and self._walker.is_absent(slot, value)
-
     def _scan(self, sp: int, reason: StatusCode) -> Union[WalkStep[R], StatusCode]:
         """Scans up the stack for the next step; returns the reason if there is none."""
         self._gaps.append(reason)
@@ -365,7 +358,8 @@ class _Walk(Generic[R]):
             step = self._walker.take_slot(slot, value)
             if step is not None:
                 return step
-            if len(self._absent) < MAX_CANDIDATES and self._may_be_caller(slot, value):
+            countable = self._walker.calls_push and len(self._absent) < MAX_CANDIDATES
+            if countable and self._walker.is_absent(slot, value):
                 self._absent[slot] = ReturnCandidate(value, slot, True)
             slot += size
             self._scannable -= size

@@ -17,10 +17,12 @@ import struct
 from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ...columns.words import FRAME_POINTER, LEAF, LINK_REGISTER, SCAN, TRAP, UNWIND
+from ...memory.decode.memo import Kept
 from ...memory.decode.memory import ReadMemory
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import Structures
-from ...names.decode.functiontable_arm64 import FunctionTableArm64
+from ...names.decode.functiontable import MOST_DERIVED
+from ...names.decode.functiontable_arm64 import ISLAND_SIZE, FunctionTableArm64
 from ...names.decode.hybrid import X64
 from ...names.decode.pointers_arm64 import strip
 from ...names.decode.unwind_arm64 import (
@@ -51,15 +53,11 @@ from .surroundings import UNKNOWN, Surroundings
 from .walk import Walker, WalkStep
 
 _SLOT = 8
-_ISLAND_SIZE = 3 * INSTRUCTION
 _USER_LEVEL = 0xC
 """Bits of Spsr and Cpsr that are 0 for code of user mode: the exception level."""
 
 _LONGEST_GAP = 0x8000
 """Bytes between two functions with unwind data up to which the code there may be proven to be leaves."""
-
-MOST = 1 << 12
-"""Number of return addresses of an address space, and of rules of a module, that are kept."""
 
 _NOTHING: Values = (None,) * COUNT
 
@@ -93,14 +91,14 @@ class WalkerArm64(Walker[RegistersArm64]):
         types: Structures,
         trap_frames: Optional[Mapping[int, RegistersArm64]] = None,
         may_execute: MayExecute = may_execute_anywhere,
-        sites: Optional[Dict[int, SiteArm64]] = None,
+        sites: Optional[Kept[int, SiteArm64]] = None,
         surroundings: Surroundings = UNKNOWN,
     ) -> None:
         super().__init__(find_image, read, may_execute, surroundings)
         self._types = types
         self._trap_frames = trap_frames or {}
-        self._sites: Dict[int, SiteArm64] = {} if sites is None else sites
-        self._quiet: Dict[Tuple[int, int], Optional[bool]] = {}
+        self._sites: Kept[int, SiteArm64] = Kept(MOST_DERIVED) if sites is None else sites
+        self._quiet: Kept[Tuple[int, int], Optional[bool]] = Kept(MOST_DERIVED)
 
     def step(self, registers: RegistersArm64, interrupted: bool) -> WalkStep[RegistersArm64]:
         """Finds the caller of a frame; raises UnwindError."""
@@ -183,9 +181,7 @@ class WalkerArm64(Walker[RegistersArm64]):
         """Returns the analysis of a return address, made once per address space."""
         site = self._sites.get(address)
         if site is None:
-            if len(self._sites) >= MOST:
-                self._sites.clear()
-            site = self._sites[address] = SiteArm64(self._effect(address), self._is_no_call(address))
+            site = self._sites.keep(address, SiteArm64(self._effect(address), self._is_no_call(address)))
         return site
 
     def _effect(self, address: int) -> Optional[EffectArm64]:
@@ -298,9 +294,7 @@ class WalkerArm64(Walker[RegistersArm64]):
             low, high = _within(image.code, rva, low, high)
         key = image.base, low
         if key not in self._quiet:
-            if len(self._quiet) >= MOST:
-                self._quiet.clear()
-            self._quiet[key] = _no_writes(image, low, high)
+            self._quiet.keep(key, _no_writes(image, low, high))
         return self._quiet[key]
 
     def _chained(
@@ -395,7 +389,7 @@ def _rule_at(
     """
     entry = table.find_entry(rva)
     if entry is not None and entry.unwind & FLAG_MASK == ISLAND:
-        code = image.read_rva(entry.begin, _ISLAND_SIZE)
+        code = image.read_rva(entry.begin, ISLAND_SIZE)
         target = None if code is None else code_arm64.island_target(code, entry.begin)
         if target is None:
             missing = code is None
@@ -410,10 +404,8 @@ def _rule_at(
     rules, key = table.derived, (entry.unwind, first)
     found: Optional[Tuple[RuleArm64, Optional[EffectArm64]]] = rules.get(key)
     if found is None:
-        if len(rules) >= MOST:
-            rules.clear()
         rule = of_codes(record.codes, first)
-        found = rules[key] = rule, single_read(rule)
+        found = rules.keep(key, (rule, single_read(rule)))
     return found
 
 

@@ -4,17 +4,20 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Mapping, Optional
+from typing import List, Mapping, Optional
 
 from ...columns.words import LEAF, SCAN, TRAP, UNWIND
-from ...memory.decode.machine import Machine
+from ...memory.decode.machine import KERNEL_HALF, Machine
+from ...memory.decode.memo import Kept
 from ...memory.decode.memory import ReadMemory
 from ...memory.decode.statuscodes import StatusCode
+from ...names.decode.functiontable import MOST_DERIVED
 from ...names.decode.functiontable_arm64 import FunctionTableArm64
 from ...names.decode.hybrid import ARM64, ARM64EC
 from ...names.decode.unwindinfo import UnwindDataError
-from .calls_x64 import MOST, CodePlace, Site, effect_at, rule_at
+from .calls_x64 import CodePlace, Site, effect_at, rule_at
 from .frames import (
+    ENTERING,
     CodeImage,
     FindImage,
     Frame,
@@ -39,12 +42,6 @@ _CS = 8
 _NEAR_CALL = 5
 """Length of the most common call, in bytes."""
 
-_ENTERING = (b"\x0f\x05", b"\xcd\x2e")
-"""syscall, int 2Eh (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2)."""
-
-_KERNEL_HALF = 1 << 63
-"""The bit that is set in every kernel address."""
-
 
 class Walker64(Walker[Registers]):
     """Walks x64 stacks of one address space.
@@ -66,14 +63,14 @@ class Walker64(Walker[Registers]):
         machine_frames: Optional[Mapping[int, Registers]] = None,
         may_execute: MayExecute = may_execute_anywhere,
         own_copy: OwnCopy = shared,
-        sites: Optional[Dict[int, Site]] = None,
+        sites: Optional[Kept[int, Site]] = None,
         surroundings: Surroundings = UNKNOWN,
     ) -> None:
         super().__init__(find_image, read, may_execute, surroundings)
         self._machine_frames = machine_frames or {}
         self._own_copy = own_copy
-        self._sites: Dict[int, Site] = {} if sites is None else sites
-        self._absent: Dict[int, bool] = {}
+        self._sites: Kept[int, Site] = Kept(MOST_DERIVED) if sites is None else sites
+        self._absent: Kept[int, bool] = Kept(MOST_DERIVED)
 
     def step(self, registers: Registers, interrupted: bool) -> WalkStep[Registers]:
         """Finds the caller of a frame; raises UnwindError."""
@@ -154,11 +151,9 @@ class Walker64(Walker[Registers]):
             return False
         absent = self._absent.get(value)
         if absent is None:
-            if len(self._absent) >= MOST:
-                self._absent.clear()
             canonical = Machine.AMD64.is_canonical(value - 1)
             absent = canonical and super().is_absent(slot, value) and not self._surroundings.is_start(value)
-            self._absent[value] = absent
+            self._absent.keep(value, absent)
         return absent
 
     def follow(self, registers: Registers, frames: List[Frame], sure: bool) -> Optional[Registers]:
@@ -184,7 +179,7 @@ class Walker64(Walker[Registers]):
             if not ip:
                 return None
             following, no_return = sites.get(ip) or self._site(ip)
-            if no_return or not sp < to <= limit or (ip ^ to) & _KERNEL_HALF:
+            if no_return or not sp < to <= limit or (ip ^ to) & KERNEL_HALF:
                 break
             general = effect.general((*general, *slots, to, None))
             for number, slot in effect.xmm:
@@ -290,9 +285,9 @@ class Walker64(Walker[Registers]):
         A stub does not move the stack pointer: the top slot is the return address, in unmodified Windows code
         whatever the slot holds.
         """
-        size = len(_ENTERING[0])
+        size = len(ENTERING[0])
         codes = (code_at(self._find_image, self._read, start, size) for start in (ip - size, ip))
-        return any(code is not None and bytes(code) in _ENTERING for code in codes)
+        return any(code is not None and bytes(code) in ENTERING for code in codes)
 
     def _is_unchanged(self, ip: int) -> bool:
         """Returns whether an address is in unmodified Windows code."""
@@ -302,11 +297,7 @@ class Walker64(Walker[Registers]):
     def _site(self, address: int) -> Site:
         """Returns the analysis of a return address, made once per address space."""
         site = self._sites.get(address)
-        if site is None:
-            if len(self._sites) >= MOST:
-                self._sites.clear()
-            site = self._sites[address] = self._looked_at(address)
-        return site
+        return self._sites.keep(address, self._looked_at(address)) if site is None else site
 
     def _looked_at(self, address: int) -> Site:
         image = self._find_image(address - 1) if address else None
@@ -350,7 +341,7 @@ class Walker64(Walker[Registers]):
             pairs = zip(registers.general, saved.general)
             registers = registers._replace(general=tuple(a if a is not None else b for a, b in pairs))
         border = None
-        cs = self.read_stack(machine_frame + _CS) if machine_frame & _KERNEL_HALF else None
+        cs = self.read_stack(machine_frame + _CS) if machine_frame & KERNEL_HALF else None
         if cs is not None and cs & 3:
             border = UserTransition(machine_frame, registers.ip, registers.sp, cs & 0xFFFF, registers)
         return WalkStep(registers, TRAP, True, doubt, trap=machine_frame, border=border, remark=remark)
@@ -358,4 +349,4 @@ class Walker64(Walker[Registers]):
 
 def _other_half(ip: int, sp: int) -> bool:
     """Returns whether an address other than 0 lies in the half that has no code of a stack."""
-    return bool(ip and (ip ^ sp) & _KERNEL_HALF)
+    return bool(ip and (ip ^ sp) & KERNEL_HALF)

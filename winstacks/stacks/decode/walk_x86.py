@@ -107,7 +107,8 @@ class Walker32(Walker[Registers32]):
         dispatcher = self._find_dispatcher(registers.ip if interrupted else registers.ip - 1)
         if dispatcher is not None:
             start, name = dispatcher
-            if self._is_in(start, registers.ip):
+            functions, ip = self._functions, registers.ip
+            if functions.place(start, ip) is not None or not functions.has_border(start, ip):
                 return self._dispatched(registers, interrupted, start, name)
         taken = self._by_slot(registers)
         if taken is None and registers.exact:
@@ -181,10 +182,6 @@ class Walker32(Walker[Registers32]):
             return None
         above = registers.sp + self.slot_size
         return WalkStep(Registers32(address, above, registers.bp, exact=False, before_call=above), LEAF)
-
-    def _is_in(self, start: int, ip: int) -> bool:
-        """Returns whether an address may be in the function that starts at another address."""
-        return self._functions.place(start, ip) is not None or not self._functions.has_border(start, ip)
 
     def _is_code(self, address: int) -> bool:
         """Returns whether an instruction may lie at an address."""

@@ -26,8 +26,6 @@ class Buffer(NamedTuple):
     """The header of RTL_PROCESS_BACKTRACES.
 
     Attributes:
-        committed_memory: CommittedMemory, bytes
-        reserved_memory: ReservedMemory, bytes
         back_traces: NumberOfBackTraces, which is also the number of records that follow
     """
 

@@ -27,7 +27,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ...memory.decode.memory import WINDOW, Memory, Reader, ReadWindows
 from ...memory.decode.ranges import Extents
-from ...memory.decode.status import Status, StatusItem, status
+from ...memory.decode.status import Status, naming, status
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import Buffer as Bytes
 from . import blocks, linked
@@ -131,9 +131,7 @@ class StdDatabase:
         if self._links.strays:
             flags |= stdstatus.INDEX
         wrong = wrong_counters(self.header)
-        return status(
-            stdstatus.status_of(flags), StatusItem(StatusCode.HEADER, members=wrong) if wrong else None
-        )
+        return status(stdstatus.status_of(flags), naming(StatusCode.HEADER, *wrong))
 
     def buffer(self) -> Buffer:
         """Returns the header of RTL_PROCESS_BACKTRACES for `records`."""

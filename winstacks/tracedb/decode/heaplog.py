@@ -14,8 +14,7 @@ import operator
 from typing import Iterator, List, Optional, Sequence, Set, Tuple
 
 from ...memory.decode.memory import WINDOW, Memory, Reader, ReadWindows
-from ...memory.decode.status import Status, StatusItem, status
-from ...memory.decode.statuscodes import StatusCode
+from ...memory.decode.status import Status, contradicted, status
 from ...memory.decode.structure import integers, unsigned
 from . import status as stdstatus
 from .anomalies import Trace
@@ -146,7 +145,7 @@ class HeapLog:
         differs = not faults and self.trace_count not in (None, records)
         return status(
             stdstatus.status_of(faults),
-            StatusItem(StatusCode.CONTRADICTED, members=("TraceCount",)) if differs else None,
+            contradicted("TraceCount") if differs else None,
         )
 
     def _records(self) -> Iterator[Optional[Trace]]:

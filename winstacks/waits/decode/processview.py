@@ -10,11 +10,11 @@ Esp at the return address of the stub itself (measured: 17 builds of XP to 11).
 
 from __future__ import annotations
 
-import bisect
 from functools import cached_property
 from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ...memory.decode.memory import ReadMemory
+from ...memory.decode.ranges import span_at
 from ...memory.decode.structure import integers, unsigned
 
 Range = Tuple[int, int]
@@ -82,17 +82,15 @@ class ProcessView:
         self.by_tid: Dict[int, ThreadView] = {thread.tid: thread for thread in threads}
 
     @cached_property
-    def _stacks(self) -> Tuple[List[int], List[Tuple[int, int, ThreadView]]]:
-        known = sorted(
+    def _stacks(self) -> List[Tuple[int, int, ThreadView]]:
+        return sorted(
             ((low, high, thread) for thread in self.threads for low, high in thread.stacks if low < high),
             key=lambda stack: stack[:2],
         )
-        return [low for low, *_ in known], known
 
     @cached_property
-    def _tebs(self) -> Tuple[List[int], List[Range]]:
-        known = sorted(thread.teb for thread in self.threads if thread.teb is not None)
-        return [low for low, _ in known], known
+    def _tebs(self) -> List[Range]:
+        return sorted(thread.teb for thread in self.threads if thread.teb is not None)
 
     def pointer(self, address: int) -> Optional[int]:
         """Returns the pointer at an address, None if it is not there."""
@@ -100,15 +98,12 @@ class ProcessView:
 
     def thread_on(self, address: int) -> Optional[ThreadView]:
         """Returns the thread on whose stack an address lies, None if it lies on none."""
-        lows, stacks = self._stacks
-        place = bisect.bisect_right(lows, address) - 1
-        return stacks[place][2] if place >= 0 and address < stacks[place][1] else None
+        stack = span_at(self._stacks, address)
+        return stack and stack[2]
 
     def in_teb(self, address: int) -> bool:
         """Returns whether an address lies in a TEB, whose exception list leads to the stack."""
-        lows, tebs = self._tebs
-        place = bisect.bisect_right(lows, address) - 1
-        return place >= 0 and address < tebs[place][1]
+        return span_at(self._tebs, address) is not None
 
     def in_ntdll(self, address: Optional[int]) -> bool:
         """Returns whether an address lies in ntdll."""

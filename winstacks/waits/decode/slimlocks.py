@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ...columns import words
+from ...memory.decode.memo import Memo
 from ...memory.decode.structure import Structure, Structures
 from .answer import Answer
 from .processview import INNERMOST, ProcessView, ThreadView
@@ -91,7 +92,7 @@ class SlimLocks:
     def __init__(self, view: ProcessView, layouts: Sequence[Structures]) -> None:
         self._view = view
         self._layouts = [BlockLayout(types["_RTLP_SRWLOCK_WAIT_BLOCK"]) for types in layouts]
-        self._chains: Dict[int, Optional[SlimQueue]] = {}
+        self._chains: Memo[int, Optional[SlimQueue]] = Memo(self._chain)
 
     def find(self, thread: ThreadView, in_ntdll: bool = False) -> List[Answer]:
         """Returns what a thread waits for: each word whose chain leads to the thread's stack.
@@ -114,7 +115,7 @@ class SlimLocks:
         """Returns the words among some addresses whose chain leads to a thread's stack."""
         found: Dict[int, Answer] = {}
         for address in candidates:
-            chain = self._chain(address)
+            chain = self._chains[address]
             own = None if chain is None else self._own(chain, thread)
             known = chain is not None and (chain.names_threads or in_ntdll)
             if chain is not None and own is not None and known and address not in found:
@@ -126,7 +127,7 @@ class SlimLocks:
     def _of_others(self) -> List[int]:
         """The words that begin a chain and to which any thread points."""
         words = (address for thread in self._view.threads for address in self._candidates(thread))
-        return [address for address in dict.fromkeys(words) if self._chain(address) is not None]
+        return [address for address in dict.fromkeys(words) if self._chains[address] is not None]
 
     def _candidates(self, thread: ThreadView, length: int = INNERMOST) -> Iterator[int]:
         """Yields the addresses in a thread's registers and on the inner part of its stack."""
@@ -143,10 +144,8 @@ class SlimLocks:
 
     def _chain(self, address: int) -> Optional[SlimQueue]:
         """Returns the chain that begins with the word at an address; None if it is none."""
-        if address not in self._chains:
-            value = self._view.pointer(address)
-            self._chains[address] = None if value is None else self._walk(address, value)
-        return self._chains[address]
+        value = self._view.pointer(address)
+        return None if value is None else self._walk(address, value)
 
     def _walk(self, word: int, value: int) -> Optional[SlimQueue]:
         newest, bits = value & ~LOW_BITS, value & LOW_BITS

@@ -12,8 +12,7 @@ from functools import cached_property
 from typing import Callable, Iterable, List, Sequence, Set
 
 from ...columns import words
-from ...memory.decode.status import Status, StatusItem, status
-from ...memory.decode.statuscodes import StatusCode
+from ...memory.decode.status import NOTHING, Status, contradicted
 from ...memory.decode.structure import Structures
 from .addresswaits import AddressBlock, AddressTable, AddressWaits, led_to
 from .answer import Answer
@@ -68,8 +67,7 @@ class UserWaits:
     @property
     def status(self) -> Status:
         """The contradiction of a table whose blocks or buckets are wrong."""
-        wrong = StatusItem(StatusCode.CONTRADICTED, members=("WaitOnAddressHashTable",))
-        return status(wrong if self.table.wrong else None)
+        return contradicted("WaitOnAddressHashTable") if self.table.wrong else NOTHING
 
     @cached_property
     def _on_stacks(self) -> List[AddressBlock]:

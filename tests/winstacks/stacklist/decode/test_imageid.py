@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import List, Optional, Tuple
+from typing import List, Tuple
 
 import hypothesis
 import pytest
@@ -80,8 +80,8 @@ def _numbered(offset: int, length: int) -> bytes:
 def test_a_part_that_cannot_be_read_has_no_bytes() -> None:
     data = bytes(3 * MIB)
 
-    def read(offset: int, length: int) -> Optional[bytes]:
-        return None if offset == 4096 else data[offset : offset + length]
+    def read(offset: int, length: int) -> bytes:
+        return b"" if offset == 4096 else data[offset : offset + length]
 
     found = identify([ImageContent(len(data), read)], 0, 0)
     assert found.unread == 1
