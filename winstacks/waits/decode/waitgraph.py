@@ -28,12 +28,11 @@ Cycle = Tuple[CycleStep, ...]
 def cycles(waits: Mapping[Thread, Lock], holders: Mapping[Lock, Sequence[Thread]]) -> List[Cycle]:
     """Returns a cycle of each group of threads that wait for each other, in the order of `waits`."""
     result: List[Cycle] = []
+    order = {thread: number for number, thread in enumerate(waits)}
     for group in _groups({thread: holders.get(lock, ()) for thread, lock in waits.items()}):
-        first = next(thread for thread in waits if thread in group)
-        cycle = _cycle(first, group, waits, holders)
+        cycle = _cycle(min(group, key=order.__getitem__), group, waits, holders)
         if cycle:
             result.append(cycle)
-    order = {thread: number for number, thread in enumerate(waits)}
     result.sort(key=lambda cycle: order[cycle[0].thread])
     return result
 
@@ -95,8 +94,9 @@ def _groups(edges: Mapping[Thread, Iterable[Thread]]) -> List[Set[Thread]]:
                 if waiting:
                     low[waiting[-1][0]] = min(low[waiting[-1][0]], low[node])
                 if low[node] == number[node]:
-                    group = set(path[path.index(node) :])
-                    del path[path.index(node) :]
+                    group = {path.pop()}
+                    while node not in group:
+                        group.add(path.pop())
                     on_path -= group
                     if len(group) > 1 or node in edges[node]:
                         groups.append(group)
