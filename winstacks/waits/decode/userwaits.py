@@ -71,6 +71,11 @@ class UserWaits:
         wrong = StatusItem(StatusCode.CONTRADICTED, members=("WaitOnAddressHashTable",))
         return status(wrong if self.table.wrong else None)
 
+    @property
+    def missing(self) -> Status:
+        """Why the answer for a thread may be missing: the contradiction of the table, and chains left out."""
+        return status(self.status, StatusCode.LIMIT if self._slim.limited else None)
+
     @cached_property
     def _on_stacks(self) -> List[AddressBlock]:
         """Data on all stacks that looks like a block of a waiting thread."""
