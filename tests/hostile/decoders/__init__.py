@@ -9,6 +9,7 @@ from typing import Dict
 
 from . import (
     arm64,
+    code,
     databases,
     dumps,
     heaps,
@@ -31,7 +32,7 @@ __all__ = ["Target", "groups", "targets"]
 def groups() -> Dict[str, Dict[str, Target]]:
     """Returns the targets by name, by what they decode."""
     kernel = (kernelwaits, databases, owners, images)
-    parts = (arm64, dumps, heaps, lakes, modules, stackparts, stacks, texts, waits, *kernel)
+    parts = (arm64, code, dumps, heaps, lakes, modules, stackparts, stacks, texts, waits, *kernel)
     return {
         part.__name__.rpartition(".")[2]: {target.name: target for target in part.targets()} for part in parts
     }
