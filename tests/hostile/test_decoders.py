@@ -26,6 +26,14 @@ def _functions(path: pathlib.Path) -> Set[str]:
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
 
+def _forget() -> None:
+    """Empties the caches of decoders: what a test before has asked is computed again."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("winstacks.") and ".decode." in name:
+            for known in vars(module).values():
+                getattr(known, "cache_clear", bool)()
+
+
 def _run_by_seeds() -> Dict[str, Set[str]]:
     """Returns the names of the functions that the first inputs of all targets run, by file."""
     seen: Dict[str, Set[str]] = collections.defaultdict(set)
@@ -34,6 +42,7 @@ def _run_by_seeds() -> Dict[str, Set[str]]:
         if event == "call":
             seen[frame.f_code.co_filename].add(frame.f_code.co_name)
 
+    _forget()
     before = sys.getprofile()
     for target in decoders.targets().values():
         seeds = target.seeds()
