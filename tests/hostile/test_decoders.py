@@ -57,7 +57,7 @@ def _run_by_seeds() -> Dict[str, Set[str]]:
 
 @pytest.fixture(scope="module")
 def left_out() -> Set[str]:
-    """The modules of which no function is run."""
+    """The modules without a function that is run."""
     seen = _run_by_seeds()
     paths = [path for path in sorted(LIBRARY.glob("*/decode/*.py")) if _functions(path)]
     return {str(path.relative_to(LIBRARY)) for path in paths if not _functions(path) & seen[str(path)]}

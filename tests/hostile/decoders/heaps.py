@@ -88,7 +88,7 @@ def _read(arch: str, template: Template, listed: List[int], data: bytes) -> None
 
 
 def _whole(held: contents.HeapContents, listed: List[int], limit: int) -> None:
-    """What heaps hold: each block counts once, and the blocks around an address are around it."""
+    """Contents of heaps: each block counts once, and the blocks around an address are around it."""
     total = ProcessTotal()
     for group in held.groups:
         total.add(group, None)

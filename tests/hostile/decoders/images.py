@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What an image of memory is made of: page tables, and the content that identifies the image."""
+"""Page tables of an image of memory, and the content that identifies the image."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What the kernel keeps of waits: wait blocks, cycles of threads and locks, system calls, timer tables."""
+"""Waits in the kernel: wait blocks, cycles of threads and locks, system calls, timer tables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _reader(table: Isf, read: ReadMemory) -> waitblocks.WaitBlockReader:
 
 @functools.lru_cache(maxsize=None)
 def _waiting(name: str) -> Template:
-    """A thread that waits for three objects, of the second of which another thread's block is in the list."""
+    """A thread that waits for three objects; in the list of the last one is a fourth block, too."""
     table = kernels.load(name).table
     types = heaptypes.structures(table)
     thread, block, header = (types[each] for each in ("_KTHREAD", "_KWAIT_BLOCK", "_DISPATCHER_HEADER"))

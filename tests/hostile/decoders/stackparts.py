@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What a walk is compared with: shadow stacks, calls that may lead to a leaf; exception records."""
+"""Shadow stacks, calls that may lead to a leaf, and exception records: walks are compared with them."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def _code_seeds() -> List[bytes]:
 
 
 def _status(data: bytes, whole: bytes) -> None:
-    """What is read of the text of a Status has this text."""
+    """A Status that is read from a text has this text."""
     shown = data.decode("utf-8", "replace")
     found = parsed(shown)
     assert found is None or (text(found) == shown and shown.isprintable() and shown.isascii())
@@ -93,7 +93,7 @@ _STRUCTURE = {
 
 
 def _view(data: bytes, whole: bytes) -> None:
-    """Structures of which each leads to the next; whatever is missing is None."""
+    """Structures that lead to each other; whatever is missing is None."""
     memory = Memory.over(Extents([(_BASE, data)]), 8)
     types = structures({"_NODE": (0x30, _STRUCTURE)})
     reported: List[str] = []

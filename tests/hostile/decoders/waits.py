@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What threads wait for in user mode: locks of ntdll, by chains and tables of wait blocks and by sections."""
+"""Waits in user mode: locks of ntdll, by chains and tables of wait blocks and by sections."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def _user(process: _Process, data: bytes, whole: bytes) -> None:
     types, layouts = image.process_types(machine), image.our_generations("waits", machine)
     offset = types["_PEB"].offset("WaitOnAddressHashTable")
     bare_threads = [thread._replace(arguments=()) for thread in process.threads]
-    # The table at its place; moved within the PEB; in ntdll's data, of which any word may lead to a block.
+    # The table at its place; moved within the PEB; in ntdll's data, where any word may lead to a block.
     for threads, peb, place in (
         (process.threads, process.peb, offset),
         (bare_threads, process.peb, offset + 8 * size),

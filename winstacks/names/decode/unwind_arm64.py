@@ -40,7 +40,7 @@ MAX_SCOPES = 1 << 12
 
 MAX_CODES = 1 << 12
 """Greatest number of codes of one record. An array has up to 1,020 of them; each place at which an epilogue
-without an end code begins adds those of its sequence."""
+without an end code begins adds the codes of its sequence."""
 
 FP, LR, SP = 29, 30, 31
 """Numbers of registers; x0 to x28 have their own."""

@@ -66,7 +66,7 @@ def test_loops_and_counts_are_bounded() -> None:
 
 
 def test_annotations_are_no_larger_than_the_file() -> None:
-    """Thousands of annotations whose bytes overlap: each byte counts once, and the rest is said."""
+    """Thousands of annotations whose bytes overlap: each byte counts once, and Status names the limit."""
     writer = Writer()
     texts = writer.put(struct.pack("<I", 0x4E20) * 0x2800)
     rows = [struct.pack("<II", texts + 4 * number, texts + 8 * number) for number in range(2000)]
