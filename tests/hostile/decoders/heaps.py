@@ -96,7 +96,7 @@ def _whole(held: contents.HeapContents, listed: List[int], limit: int) -> None:
         assert text(group.joined_status).isprintable()
         assert group.size == sum(block.size for block in group.blocks if block.size != UNKNOWN_SIZE)
     blocks = [block for group in held.groups for block in group.blocks]
-    assert len(blocks) + len(held.owners) <= limit
+    assert len(blocks) + len(held.owners) <= limit + len(listed)
     busy = [block for block in blocks if not block.freed]
     assert (total.count, total.size, total.unsized) == (
         len(busy),

@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Sequence
 
 import pytest
 
+from tests.support.only import only
 from winstacks.columns import words
 from winstacks.waits import chains
 from winstacks.waits.records import WaitOwner
@@ -35,6 +36,6 @@ def test_owners_are_kept_once(monkeypatch: pytest.MonkeyPatch) -> None:
     process: Any = SimpleNamespace(space=SimpleNamespace(pid=PID), status=(), others={}, waits=waits)
     found = chains.Chains([process]).deadlocks
     assert [[step.thread for step in cycle] for cycle in found] == [[(PID, 0), (PID, 1)]]
-    (holders,) = made
+    holders = only(made)
     assert len(holders) == COUNT + 2
     assert len({id(held) for held in holders.values()}) == 3
