@@ -10,7 +10,7 @@ from typing import Iterator, List, Optional, Sequence, Tuple
 
 from winstacks.findings.code import barriers, stubs
 from winstacks.findings.code.closures import closure_target
-from winstacks.findings.code.codelists import MAX_STRUCTS, VARIABLES, code_cache
+from winstacks.findings.code.codelists import VARIABLES, code_cache
 from winstacks.findings.code.jumps import hops
 from winstacks.memory.decode.machine import Machine
 from winstacks.memory.decode.memory import Memory
@@ -81,7 +81,6 @@ def _cache(data: bytes, whole: bytes) -> None:
     found = code_cache(memory, variables)
     assert found is None or all(0 < value < 1 << 64 for value in found)
     assert found is not None or not whole or data != whole
-    assert len(data) < MAX_STRUCTS
 
 
 def _caches() -> List[bytes]:
