@@ -137,14 +137,17 @@ class Chains:
         keys: Memo[Tuple[WaitOwner, ...], Tuple[Key, ...]] = Memo(
             lambda owners: tuple((owner.pid, owner.tid) for owner in owners)
         )
-        holders: Dict[Key, Tuple[Key, ...]] = {}
+        holders: Dict[int, Tuple[Key, ...]] = {}
+        awaited: Dict[Key, int] = {}
         for key, wait in self.waits.items():
             held = keys[blockers(wait)]
             # A thread is its own only contradiction: it cannot wait for what it owns.
             held = tuple(other for other in held if other != key) if key in held else held
             if held:
-                holders[key] = held
-        return cycles({key: key for key in holders}, holders)
+                # What is held by the same threads is one lock here.
+                awaited[key] = id(held)
+                holders[id(held)] = held
+        return cycles(awaited, holders)
 
     def inferred(self, cycle: Cycle) -> bool:
         """Returns whether a step of a deadlock is inferred and not proved."""

@@ -37,5 +37,5 @@ def test_owners_are_kept_once(monkeypatch: pytest.MonkeyPatch) -> None:
     found = chains.Chains([process]).deadlocks
     assert [[step.thread for step in cycle] for cycle in found] == [[(PID, 0), (PID, 1)]]
     holders = only(made)
-    assert len(holders) == COUNT + 2
-    assert len({id(held) for held in holders.values()}) == 3
+    # Those of all other threads are one, and each owner leaves itself out.
+    assert len(holders) == 3

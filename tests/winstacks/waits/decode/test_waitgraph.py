@@ -51,3 +51,12 @@ def test_work_grows_with_the_threads(step: str, found: int) -> None:
     assert Key.asked < STEPS * COUNT
     assert len(result) == found
     assert [cycle[0].thread.number for cycle in result] == sorted(cycle[0].thread.number for cycle in result)
+
+
+def test_a_lock_with_many_owners_is_looked_at_once() -> None:
+    """All threads own the lock for which all of them wait."""
+    keys = [Key(number) for number in range(COUNT)]
+    Key.asked = 0
+    found = cycles(dict.fromkeys(keys, keys[0]), {keys[0]: keys[1:]})
+    assert Key.asked < STEPS * COUNT
+    assert [[step.thread.number for step in cycle] for cycle in found] == [[1]]
