@@ -144,7 +144,7 @@ class Chains:
             # A thread is its own only contradiction: it cannot wait for what it owns.
             held = tuple(other for other in held if other != key) if key in held else held
             if held:
-                # What is held by the same threads is one lock here.
+                # Locks of the same owners are one lock here.
                 awaited[key] = id(held)
                 holders[id(held)] = held
         return cycles(awaited, holders)
