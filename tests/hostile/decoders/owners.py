@@ -50,7 +50,8 @@ def _resource(form: str, data: bytes, whole: bytes) -> None:
     rest = data[layout.size :]
     if len(rest) >= layout.owner.size:
         eresource.table_size(rest, layout.owner)
-        owners = eresource.decode_owner_table(rest, layout.owner)
+        # Readers read no more of a table.
+        owners = eresource.decode_owner_table(rest[: eresource.MAX_OWNERS * layout.owner.size], layout.owner)
         assert len(owners) <= min(len(rest) // layout.owner.size, eresource.MAX_OWNERS)
 
 
