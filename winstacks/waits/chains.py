@@ -14,6 +14,7 @@ from typing import Collection, Dict, Iterable, List, NamedTuple, Optional, Seque
 
 from ..columns import words
 from ..memory.decode import text
+from ..memory.decode.memo import Memo
 from ..memory.decode.status import has_status
 from ..memory.decode.statuscodes import StatusCode
 from .decode.waitgraph import Cycle, cycles
@@ -132,13 +133,21 @@ class Chains:
     @cached_property
     def deadlocks(self) -> List[Cycle]:
         """Each group of threads that wait for each other in a circle, as a cycle of keys."""
-        found = {key: blockers(wait) for key, wait in self.waits.items()}
-        holders = {
-            key: tuple((owner.pid, owner.tid) for owner in owners) for key, owners in found.items() if owners
-        }
-        # A thread is its own only contradiction: it cannot wait for what it owns.
-        holders = {key: tuple(other for other in held if other != key) for key, held in holders.items()}
-        return cycles({key: key for key in holders}, holders)
+        # Thousands of threads may wait for one lock with thousands of owners: they share the keys of these.
+        keys: Memo[Tuple[WaitOwner, ...], Tuple[Key, ...]] = Memo(
+            lambda owners: tuple((owner.pid, owner.tid) for owner in owners)
+        )
+        holders: Dict[int, Tuple[Key, ...]] = {}
+        awaited: Dict[Key, int] = {}
+        for key, wait in self.waits.items():
+            held = keys[blockers(wait)]
+            # A thread is its own only contradiction: it cannot wait for what it owns.
+            held = tuple(other for other in held if other != key) if key in held else held
+            if held:
+                # Locks of the same owners are one lock here.
+                awaited[key] = id(held)
+                holders[id(held)] = held
+        return cycles(awaited, holders)
 
     def inferred(self, cycle: Cycle) -> bool:
         """Returns whether a step of a deadlock is inferred and not proved."""

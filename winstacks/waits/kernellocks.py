@@ -12,10 +12,11 @@ answer a thread waits for. Members: public symbols of XP to 11; forged only: whe
 from __future__ import annotations
 
 import functools
-from typing import Callable, Iterable, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterable, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ..columns import words
 from ..locks.lock import Listed, Lock
+from ..memory.decode.memo import Memo
 from ..memory.decode.status import NOTHING, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import Field, integers
@@ -42,6 +43,22 @@ Place = Tuple[int, Optional[Field]]
 """Offset of the object within a mutex, and the member with its owner."""
 
 
+class _Resources(NamedTuple):
+    """The resources for which threads wait.
+
+    Attributes:
+        at: by address
+        waiting: the first resource that lists a thread as waiting, by its ETHREAD
+        owned: addresses of the resources that a thread owns, by its ETHREAD
+        objects: a rank and the resource, by the address of a semaphore or event for which threads wait
+    """
+
+    at: Dict[int, Lock]
+    waiting: Dict[int, Lock]
+    owned: Dict[int, Set[int]]
+    objects: Dict[int, Tuple[int, Lock]]
+
+
 class KernelLocks:
     """Finds the locks of the kernel for which threads wait."""
 
@@ -52,6 +69,7 @@ class KernelLocks:
         self._memory = image.memory(image.kernel)
         self._objects = objects
         self._list = resources
+        self._owners: Memo[int, Tuple[WaitOwner, ...]] = Memo(self._owners_at)
         self._mutexes = {reason: place for reason in _MUTEXES for place in [self._mutex(reason)] if place}
         resource = image.types.find("_ERESOURCE")
         self._waiters = [resource.first_member(name) for name in ("SharedWaiters", "ExclusiveWaiters")]
@@ -93,40 +111,54 @@ class KernelLocks:
     # Resources.
 
     @functools.cached_property
-    def _resources(self) -> List[Lock]:
+    def _resources(self) -> _Resources:
         """The resources for which threads wait."""
         found = self._image.possible(self._list())
-        return [item for item in found if isinstance(item, Lock) and item.address and item.waiters]
-
-    def _of_resource(self, thread: Thread, blocks: WaitBlocks) -> Awaited:
-        listed = [
-            lock
-            for lock in self._resources
-            for owner in lock.owners
-            if owner.kind == words.WAITING and owner.thread == thread.ethread
-        ]
-        if listed:
-            return self._resource(listed[0], words.BY_LIST, "the resource lists the thread")
-        objects = {block.object: block for block in blocks.blocks}
-        for lock in self._resources:
+        locks = [item for item in found if isinstance(item, Lock) and item.address and item.waiters]
+        resources = _Resources({lock.address or 0: lock for lock in locks}, {}, {}, {})
+        for lock in locks:
+            for owner in lock.owners:
+                if owner.kind == words.WAITING:
+                    resources.waiting.setdefault(owner.thread, lock)
+                else:
+                    resources.owned.setdefault(owner.thread, set()).add(lock.address or 0)
             for field in self._waiters:
                 value = self._memory.member(lock.address, field)
-                if value in objects:
-                    evidence = f"wait block {objects[value].address:#x} of its object {value:#x}"
-                    return self._resource(lock, words.BY_LIST, evidence)
-        foreign = [lock for lock in self._resources if not _owns(lock, thread)]
-        stack = set(self._stack(thread))
-        named = [lock for lock in foreign if lock.address in stack]
+                if value is not None:
+                    resources.objects.setdefault(value, (len(resources.objects), lock))
+        return resources
+
+    def _of_resource(self, thread: Thread, blocks: WaitBlocks) -> Awaited:
+        known = self._resources
+        listed = known.waiting.get(thread.ethread)
+        if listed is not None:
+            return self._resource(listed, words.BY_LIST, "the resource lists the thread")
+        waited = [block for block in blocks.blocks if block.object in known.objects]
+        if waited:
+            block = min(waited, key=lambda block: known.objects[block.object][0])
+            evidence = f"wait block {block.address:#x} of its object {block.object:#x}"
+            return self._resource(known.objects[block.object][1], words.BY_LIST, evidence)
+        # A thread can take a resource that it owns again without a wait.
+        own = known.owned.get(thread.ethread, set())
+        named = [
+            known.at[value] for value in set(self._stack(thread)) if value in known.at and value not in own
+        ]
         if len(named) == 1:
             return self._resource(named[0], words.ON_STACK, "its address is on the kernel stack")
-        if len(foreign) == 1 and not named:
-            return self._resource(foreign[0], words.BY_EXCLUSION, "no other resource has a waiter")
+        if len(known.at) - len(own) == 1 and not named:
+            (foreign,) = known.at.keys() - own
+            return self._resource(known.at[foreign], words.BY_EXCLUSION, "no other resource has a waiter")
         return Awaited(words.KERNEL_RESOURCE, self._image.kernel, ownership=words.OWNER_UNKNOWN)
 
-    def _resource(self, lock: Lock, known: str, evidence: str) -> Awaited:
-        owners = tuple(
-            found for owner in lock.owners if owner.kind != words.WAITING for found in owner_of(owner.owner)
+    def _owners_at(self, address: int) -> Tuple[WaitOwner, ...]:
+        """Returns the owners of the resource at an address: all threads that wait for it share them."""
+        owners = self._resources.at[address].owners
+        return tuple(
+            found for owner in owners if owner.kind != words.WAITING for found in owner_of(owner.owner)
         )
+
+    def _resource(self, lock: Lock, known: str, evidence: str) -> Awaited:
+        owners = self._owners[lock.address or 0]
         free = lock.held is False
         ownership = words.BY_THREAD if owners else words.NOBODY if free else words.OWNER_UNKNOWN
         kernel = self._image.kernel
@@ -187,8 +219,3 @@ class KernelLocks:
             if eprocess:
                 return words.BY_PROCESS, (self._objects.process_at(eprocess),)
         return words.OWNER_UNKNOWN, ()
-
-
-def _owns(lock: Lock, thread: Thread) -> bool:
-    """Returns whether a thread owns a resource: it can take the resource again without a wait."""
-    return any(owner.kind != words.WAITING and owner.thread == thread.ethread for owner in lock.owners)

@@ -394,12 +394,12 @@ def _owners_of(kind: str, found: HandleObject, space: AddressSpace) -> Tuple[str
 
 
 def _table_status(seen: _Seen, wait: ThreadWait) -> Status:
-    """Returns the contradiction of a table of wait blocks that may have lost the lock of a thread."""
+    """Returns why tables and chains of wait blocks may have lost the lock of a thread."""
     lock = wait.awaited[0].kind in (*_OF_LOCKS, words.CRITICAL_SECTION)
     if not lock or seen.answers:
         return NOTHING
     halves = reversed(seen.thread.halves)
-    return status(*(seen.sides[half].waits.status for half in halves if half in seen.sides))
+    return status(*(seen.sides[half].waits.missing for half in halves if half in seen.sides))
 
 
 def _ownership(kind: str) -> str:

@@ -7,7 +7,22 @@ from __future__ import annotations
 import functools
 from typing import Dict
 
-from . import databases, dumps, heaps, lakes, modules, owners, stacks
+from . import (
+    arm64,
+    code,
+    databases,
+    dumps,
+    heaps,
+    images,
+    kernelwaits,
+    lakes,
+    modules,
+    owners,
+    stackparts,
+    stacks,
+    texts,
+    waits,
+)
 from .target import Target
 
 __all__ = ["Target", "groups", "targets"]
@@ -16,7 +31,8 @@ __all__ = ["Target", "groups", "targets"]
 @functools.lru_cache(maxsize=None)
 def groups() -> Dict[str, Dict[str, Target]]:
     """Returns the targets by name, by what they decode."""
-    parts = (databases, dumps, heaps, lakes, modules, owners, stacks)
+    kernel = (kernelwaits, databases, owners, images)
+    parts = (arm64, code, dumps, heaps, lakes, modules, stackparts, stacks, texts, waits, *kernel)
     return {
         part.__name__.rpartition(".")[2]: {target.name: target for target in part.targets()} for part in parts
     }

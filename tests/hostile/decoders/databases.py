@@ -12,13 +12,13 @@ from tests.forge.std import Std
 from tests.forge.std_layouts import ALL
 from tests.support import stddata
 from winstacks.memory.decode import status as words
-from winstacks.tracedb.decode import backtraces, heaplog, status
+from winstacks.tracedb.decode import backtraces, heaplog, recorded, status
 from winstacks.tracedb.decode import database as stdwalk
 from winstacks.tracedb.decode import proof as stdproof
 
 from .target import Target, Template
 
-_WORD = 8
+_WORD, _MOST_FRAMES = 8, 32
 _BASE = 0x20000000
 
 
@@ -45,8 +45,11 @@ def _database(name: str, arch: str, kernel: bool, data: bytes, whole: bytes) -> 
     carved = list(database.traces(carve=True))
     assert len(carved) < len(data)
     for trace in carved:
-        assert len(trace.frames) <= 32
+        assert len(trace.frames) <= _MOST_FRAMES
         assert status.text(trace.status).isprintable()
+        stack = recorded.recorded_stack(trace, _MOST_FRAMES)
+        assert stack.full == (len(stack.frames) == _MOST_FRAMES)
+        assert stack.hash is None or 0 <= stack.hash < 1 << 32
     figures = database.figures()
     assert min(figures) >= 0
     assert words.text(database.status).isprintable()

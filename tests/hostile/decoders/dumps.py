@@ -8,30 +8,69 @@ And the texts that make this project's symbol tables.
 from __future__ import annotations
 
 import pathlib
+import struct
 import tempfile
 from typing import List
 
 from symbols import isf
-from tests.winstacks.minidump.decode import test_bitmap, test_reporters, test_streams, test_triage
+from tests.forge.minidump import Writer
+from tests.winstacks.minidump.decode import (
+    test_bitmap,
+    test_reporters,
+    test_streams,
+    test_threadstates,
+    test_triage,
+)
 from tests.winstacks.names.decode import test_pdb
+from winstacks.memory.decode.status import text
+from winstacks.minidump.decode import handleobjects, handles, reporters, threadstates
 from winstacks.minidump.decode.bitmap import BitmapError
 from winstacks.minidump.decode.dumpfile import NotAMinidumpError
 from winstacks.minidump.decode.kernelheader import NotAKernelDumpError
+from winstacks.minidump.decode.writers import writer_of
 from winstacks.names.decode.pdb import Pdb, PdbError
 
 from .target import Target
 
 
 def _decode(data: bytes, whole: bytes) -> None:
+    """No more comes out than the file has bytes."""
     try:
-        found = test_streams.everything(test_streams.dump_of(data))
+        dump = test_streams.dump_of(data)
     except NotAMinidumpError:
         return
-    assert found <= len(data)
+    assert test_streams.everything(dump) <= len(data)
+    for read in (threadstates.listed_states, threadstates.listed_files, threadstates.trap_frames):
+        found, faults = read(dump)
+        assert len(found) <= len(data) and text(faults).isprintable()
+    for state in threadstates.listed_states(dump)[0]:
+        assert {*state.unknown, *state.unsure} <= set(threadstates.REGISTER_BITS)
+    described, _ = handles.handle_data(dump)
+    owners = handleobjects.mutant_owners(dump, described)
+    assert set(owners) <= {handle.Handle for handle in described}
+    assert all(writer_of(stream.StreamType) for stream in dump.streams)
+    info = reporters.crashpad_info(dump)
+    if info is not None:
+        values = {id(found.value): len(found.value or b"") for found in info.annotations}
+        assert sum(values.values()) <= len(data)
+
+
+def _with_owners() -> bytes:
+    """A dump whose handles have information about their objects: of a mutex its owner, and a list of two."""
+    writer = Writer()
+    owner = writer.put(struct.pack("<III", 0, 3, 8) + struct.pack("<II", 4312, 8))
+    first = writer.put(struct.pack("<III", owner, 1, 8) + bytes(8))
+    rows = b"".join(
+        struct.pack("<Q8I", 4 * number, writer.string("Mutant"), 0, 0, 0x1F0001, 1, 2, rva, 0)
+        for number, rva in enumerate((owner, first, 0), 1)
+    )
+    writer.stream(12, struct.pack("<4I", 16, 40, 3, 0) + rows)
+    return writer.bytes()
 
 
 def _seeds() -> List[bytes]:
-    return [test_streams.full(), test_reporters.annotated(3)]
+    own = test_threadstates.written().bytes()
+    return [test_streams.full(), test_reporters.annotated(3), own, _with_owners()]
 
 
 def _decode_small(data: bytes, whole: bytes) -> None:

@@ -11,9 +11,13 @@ from tests.forge import lfh, pageheaps, segmentheaps
 from tests.support import heapforms, heaptypes
 from tests.support.heapforms import BASE, MODERN, OLD, Records
 from winstacks.heaps.decode import contents, pageheap, segmentheap
+from winstacks.heaps.decode.around import around
+from winstacks.heaps.decode.block import UNKNOWN_SIZE
 from winstacks.heaps.decode.blockstack import Traces
 from winstacks.heaps.decode.ntblocks import heap_blocks
+from winstacks.heaps.decode.totals import ProcessTotal
 from winstacks.memory.decode.memory import Memory
+from winstacks.memory.decode.status import text
 from winstacks.tracedb.decode.recorded import RecordedStack
 
 from .target import Target, Template
@@ -79,6 +83,32 @@ def _read(arch: str, template: Template, listed: List[int], data: bytes) -> None
     for segment in found.segment:
         assert sum(1 for _ in segmentheap.large_blocks(memory, segment, traces)) <= limit
         assert sum(1 for _ in segmentheap.named_records(memory, segment, traces)) <= limit
+
+    _whole(contents.read_contents(memory, found, types, traces, listed, keep=True), listed, limit)
+
+
+def _whole(held: contents.HeapContents, listed: List[int], limit: int) -> None:
+    """Contents of heaps: each block counts once, and the blocks around an address are around it."""
+    total = ProcessTotal()
+    for group in held.groups:
+        total.add(group, None)
+        assert len(group.blocks) == group.allocations
+        assert text(group.joined_status).isprintable()
+        assert group.size == sum(block.size for block in group.blocks if block.size != UNKNOWN_SIZE)
+    blocks = [block for group in held.groups for block in group.blocks]
+    assert len(blocks) + len(held.owners) <= limit + len(listed)
+    busy = [block for block in blocks if not block.freed]
+    assert (total.count, total.size, total.unsized) == (
+        len(busy),
+        sum(max(block.size, 0) for block in busy),
+        sum(block.size == UNKNOWN_SIZE for block in busy),
+    )
+    assert held.lost >= 0 and all(text(owner.joined_status).isprintable() for owner in held.owners)
+    for address in [block.user + 1 for block in blocks[:8]] + listed:
+        near = [group.blocks[0] for group in around(held.groups, address, None)]
+        assert len(near) <= 3 and len({id(block) for block in near}) == len(near)
+        holds = [block for block in blocks if block.user <= address < block.user + max(block.size, 1)]
+        assert bool(holds) == any(block.user <= address < block.user + max(block.size, 1) for block in near)
 
 
 def _target(name: str, arch: str, make: Callable[[str], Template], key: str, base: int) -> Target:

@@ -7,14 +7,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import struct
-from typing import Iterator, List
+from typing import Iterator, List, Optional
 
 from tests.forge.unloaded import UnloadedDll, unload_trace
 from tests.support import bare, namedimage
 from tests.support.flatimage import Flat, flat, pe
 from winstacks.memory.decode import text
 from winstacks.memory.decode.pagetable import PAGE_SIZE
-from winstacks.names.decode import exports, rules, unloadevents, unwindinfo
+from winstacks.memory.decode.ranges import Extents
+from winstacks.names.decode import exports, rules, unloadevents, unwindinfo, version
 from winstacks.names.decode import pe as peheaders
 from winstacks.names.decode.functiontable import FunctionTable
 from winstacks.names.decode.peimage import PeFileError, PeImage
@@ -93,6 +94,35 @@ def _file(data: bytes, whole: bytes) -> None:
     assert sum(reads) < 1 << 26
 
 
+_RESOURCES = peheaders.Headers(0x8664, 0, 0x1000, (), ((0, 0),) * 2 + ((0x100, 0x300),))
+
+
+def _version(data: bytes, whole: bytes) -> None:
+    """A version has its size and its signature; of the directories few entries are read."""
+    reads = 0
+
+    def read(rva: int, length: int) -> Optional[memoryview]:
+        nonlocal reads
+        reads += 1
+        return Extents([(0, data)]).read(rva, length)
+
+    found = version.read_fixed_file_info(read, _RESOURCES)
+    assert found is None or len(found) == version.SIZE
+    assert reads <= 3 * (version.MAX_ENTRIES + 1) + 2
+    assert found is not None or not whole or data != whole
+
+
+def _versions() -> List[bytes]:
+    """A directory with an icon and a version, a name, a language, the data."""
+    data = bytearray(0x400)
+    struct.pack_into("<12xHH4I", data, 0x100, 0, 2, 3, 0x80000200, version.RT_VERSION, 0x80000030)
+    struct.pack_into("<12xHHII", data, 0x130, 0, 1, 1, 0x80000060)
+    struct.pack_into("<12xHHII", data, 0x160, 0, 1, 0x409, 0x90)
+    struct.pack_into("<II", data, 0x190, 0x200, 0x5C)
+    struct.pack_into("<13I", data, 0x228, version.SIGNATURE, *range(12))
+    return [bytes(data)]
+
+
 def _unwind(data: bytes, whole: bytes) -> None:
     with contextlib.suppress(unwindinfo.UnwindDataError):
         unwindinfo.read_unwind_info(Flat(data).read, 0)
@@ -155,5 +185,6 @@ def targets() -> Iterator[Target]:
         yield Target(f"modulefile-{bits}", functools.partial(_image_seeds, bits), _file)
         seeds = functools.partial(_event_seeds, bits // 8)
         yield Target(f"unloadevents-{bits}", seeds, functools.partial(_events, bits // 8))
+    yield Target("version", _versions, _version)
     yield Target("unwindinfo", _unwind_seeds, _unwind)
     yield Target("text", _text_seeds, _text)

@@ -17,6 +17,7 @@ from winstacks.handles.decode import handle_ring
 from winstacks.heaps.decode import umdh
 from winstacks.locks.decode import criticalsection, eresource
 from winstacks.memory.decode import links
+from winstacks.memory.decode.memory import Memory
 from winstacks.memory.decode.ranges import Extents
 from winstacks.objects.decode import objecttrace
 from winstacks.process.decode import handletable
@@ -49,7 +50,8 @@ def _resource(form: str, data: bytes, whole: bytes) -> None:
     rest = data[layout.size :]
     if len(rest) >= layout.owner.size:
         eresource.table_size(rest, layout.owner)
-        owners = eresource.decode_owner_table(rest, layout.owner)
+        # Readers read no more of a table.
+        owners = eresource.decode_owner_table(rest[: eresource.MAX_OWNERS * layout.owner.size], layout.owner)
         assert len(owners) <= min(len(rest) // layout.owner.size, eresource.MAX_OWNERS)
 
 
@@ -98,7 +100,14 @@ def _ring(form: str, data: bytes, whole: bytes) -> None:
     assert 0 < size <= handle_ring.MAX_ENTRIES or faults
     if not size:
         return
-    extents = Extents([(_BASE, data[decoder.trace_db :])])
+    extents, start = Extents([(_BASE, data[decoder.trace_db :])]), _BASE - decoder.trace_db
+    memory = Memory.over(Extents([(start, data)]), 4 if form == "xp" else 8)
+    slots = decoder.slots(len(data))
+    if slots:
+        decoder.is_ring(memory, start, slots)
+    true_size = decoder.true_size(memory, _BASE, current, size)
+    assert size <= true_size <= 2 * handle_ring.MAX_ENTRIES
+    decoder.is_ahead(extents, _BASE, current, true_size)
     found = list(decoder.events(extents, _BASE, current, size))
     assert len(found) <= 2 * (len(data) // decoder.entry_size + 1) + 1
     for trace in found:
@@ -113,7 +122,19 @@ def _ring_seeds(form: str) -> List[bytes]:
     struct.pack_into("<I", head, 0 if form == "xp" else 0x48, 20)
     if form != "xp":
         struct.pack_into("<I", head, 4, size)
-    return [bytes(head) + _counting(min(size, 64) * decoder.entry_size)]
+    length = min(size, 64) * decoder.entry_size
+    return [bytes(head) + _counting(length), bytes(head) + _events(form, length)]
+
+
+def _events(form: str, length: int) -> bytes:
+    """Events as Windows has them: IDs, a handle, a type, and frames of the kernel in front."""
+    size, code = (8, "Q") if form == "x64" else (4, "I")
+    inner = (1 << 8 * size) - 0x1000
+    entries = []
+    for number in range(length // _RINGS[form].entry_size):
+        head = struct.pack(f"<3{code}I", 1000, 1004 + 4 * number, 0x84, number % 3 + 1).ljust(4 * size, b"\0")
+        entries.append(head + struct.pack(f"<16{code}", inner, *range(1, 11), *bytes(5)))
+    return b"".join(entries)
 
 
 def _objects(wide: bool, data: bytes, whole: bytes) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Dict, NamedTuple, Optional, Tuple
 
 from ...memory.decode.machine import Machine
+from ...memory.decode.structure import unsigned
 from .jumps import Read, follow_jumps
 
 _MOST_INSTRUCTIONS = 6
@@ -85,9 +86,8 @@ def _load(read: Read, address: int, code: bytes, machine: Machine) -> Optional[_
     if machine is Machine.AMD64 and rest[:1] in (b"\x8d", b"\x8b") and len(rest) >= 6 and rest[1] & 0xC7 == 5:
         # lea or mov register, [rip + disp32]
         end = address + before + 6
-        value = end + int.from_bytes(rest[2:6], "little", signed=True)
-        data = read(value, size) if rest[0] == 0x8B else value.to_bytes(size, "little", signed=value < 0)
-        loaded = None if data is None else int.from_bytes(data, "little")
+        place = end + int.from_bytes(rest[2:6], "little", signed=True) & (1 << 8 * size) - 1
+        loaded = unsigned(read(place, size)) if rest[0] == 0x8B else place
         return _Load(before + 6, rest[1] >> 3 & 7 | (rex & 4) << 1, loaded)
     return None
 

@@ -8,8 +8,11 @@ import functools
 import re
 from typing import List, Optional, Pattern, Tuple
 
-from .status import Status, StatusItem
+from .status import Status, StatusItem, text
 from .statuscodes import StatusCode
+
+_NAMES = r"[!-+\--~]+(?: [!-+\--~]+)*"
+"""Names of members: printable ASCII without a comma. A dump may have any text."""
 
 
 def parsed(shown: str) -> Optional[Status]:
@@ -22,7 +25,8 @@ def parsed(shown: str) -> Optional[Status]:
             return None
         items.append(item)
         position = end
-    return tuple(items)
+    found = tuple(items)
+    return found if text(found) == shown else None
 
 
 def _said_at(shown: str, position: int) -> Tuple[Optional[StatusItem], int]:
@@ -45,7 +49,7 @@ def _said_at(shown: str, position: int) -> Tuple[Optional[StatusItem], int]:
 def _form(word: StatusCode) -> Pattern[str]:
     """Returns a pattern for the text of a word, up to the end or to the comma before the next word."""
     form = re.escape(word.value).replace(r"\{\}", "(?P<number>-?[0-9]{1,20})")
-    form = form.replace(r"\{members\}", "(?P<members>[^,]*)")
+    form = form.replace(r"\{members\}", f"(?P<members>{_NAMES})")
     return re.compile(f"{form}(?:, |$)")
 
 

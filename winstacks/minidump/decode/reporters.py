@@ -10,13 +10,13 @@ MDRawAssertionInfo). Measured: two dumps of Crashpad, of macOS and iOS, and ten 
 from __future__ import annotations
 
 import uuid
-from typing import Annotated, Iterator, List, NamedTuple, Optional
+from typing import Annotated, Dict, Iterator, List, NamedTuple, Optional
 
 from ...memory.decode.declared import ULONG, USHORT, Declared, Record
 from ...memory.decode.status import Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import unsigned
-from .dumpfile import Location, Minidump
+from .dumpfile import MAX_TEXT, Location, Minidump
 from .lists import COUNT
 
 CRASHPAD_INFO, BREAKPAD_INFO, ASSERTION_INFO = 0x43500001, 0x47670001, 0x47670002
@@ -150,7 +150,7 @@ def crashpad_info(dump: Minidump) -> Optional[CrashpadInfo]:
         str(uuid.UUID(bytes_le=info.client_id)),
         kept,
         status(
-            StatusCode.LIMIT if len(kept) < len(found) else None,
+            StatusCode.LIMIT if len(kept) < len(found) or reader.limited else None,
             StatusItem(StatusCode.BEYOND_THE_FILE, reader.missing) if reader.missing else None,
         ),
     )
@@ -186,12 +186,18 @@ class _Reader:
 
     Attributes:
         missing: bytes of lists that lie beyond the end of the file
+        limited: whether the annotations name more bytes than the file has, so that some were left out
     """
 
     def __init__(self, dump: Minidump) -> None:
         self._dump = dump
         self._left = MAX_ANNOTATIONS + 1
         self.missing = 0
+        self.limited = False
+        self._values: Dict[int, Optional[bytes]] = {}
+        self._texts: Dict[int, Optional[str]] = {}
+        # Two values share no byte of the file.
+        self._bytes_left = min(dump.size, MAX_TEXT)
 
     def simple(self, module: Optional[int], place: Location) -> Iterator[Annotation]:
         """Yields the pairs of a MinidumpSimpleStringDictionary."""
@@ -228,10 +234,23 @@ class _Reader:
             yield form.decode(row)
 
     def _bytes(self, rva: int) -> Optional[bytes]:
-        """Returns the bytes behind a 32-bit length: MinidumpUTF8String or MinidumpByteArray."""
+        """Returns the bytes behind a 32-bit length: MinidumpUTF8String or MinidumpByteArray, read once."""
+        if rva not in self._values:
+            self._values[rva] = self._read(rva)
+        return self._values[rva]
+
+    def _read(self, rva: int) -> Optional[bytes]:
         size = unsigned(self._dump.read(rva, 4)) if rva else None
-        return None if size is None or size > MAX_VALUE else self._dump.read(rva + 4, size)
+        if size is None or size > MAX_VALUE:
+            return None
+        if size > self._bytes_left:
+            self.limited = True
+            return None
+        self._bytes_left -= size
+        return self._dump.read(rva + 4, size)
 
     def _text(self, rva: int) -> Optional[str]:
-        data = self._bytes(rva)
-        return None if data is None else data.decode("utf-8", "backslashreplace")
+        if rva not in self._texts:
+            data = self._bytes(rva)
+            self._texts[rva] = None if data is None else data.decode("utf-8", "backslashreplace")
+        return self._texts[rva]

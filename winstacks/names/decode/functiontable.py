@@ -50,6 +50,9 @@ MAX_CODES = 512
 MOST_DERIVED = 1 << 12
 """Number of return addresses of an address space, and of rules of a module, that are kept."""
 
+MOST_CODES = 1 << 16
+"""Number of unwind codes of a table that are kept. Records may overlap: few bytes make very many codes."""
+
 END_OF_IMAGE = 1 << 32
 """An RVA behind every RVA of an image."""
 _WORD = "I"
@@ -59,6 +62,23 @@ Columns = Tuple[Sequence[int], Sequence[int], Sequence[int]]
 """Begin, end and unwind data of entries."""
 
 AnyTable = TypeVar("AnyTable", bound="FunctionTable")
+Record = TypeVar("Record")
+
+
+class KeptRecords(Dict[int, Record]):
+    """Unwind data by the UnwindData of its entries, up to MOST_CODES codes; then it begins anew."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._left = MOST_CODES
+
+    def keep(self, unwind: int, record: Record, codes: int) -> None:
+        """Keeps the unwind data of an entry, which has so many codes."""
+        if codes >= self._left:
+            self.clear()
+            self._left = MOST_CODES
+        self._left -= codes + 1
+        self[unwind] = record
 
 
 class FunctionTable:
@@ -85,7 +105,7 @@ class FunctionTable:
         self._unwinds: Sequence[int]
         self._begins, self._ends, self._unwinds = self._columns(words, read_rva)
         self._gaps = list(gaps)
-        self._infos: Dict[int, UnwindInfo] = {}
+        self._infos: KeptRecords[UnwindInfo] = KeptRecords()
         self.derived: Kept[Tuple[int, int], Any] = Kept(MOST_DERIVED)
         self.effects: Kept[int, Any] = Kept(MOST_DERIVED)
         self.read_rva = read_rva
@@ -179,7 +199,8 @@ class FunctionTable:
         """
         info = self._infos.get(entry.unwind)
         if info is None:
-            info = self._infos[entry.unwind] = read_unwind_info(self.read_rva, entry.unwind)
+            info = read_unwind_info(self.read_rva, entry.unwind)
+            self._infos.keep(entry.unwind, info, len(info.codes))
         return info
 
     def direct(self, entry: RuntimeFunction) -> RuntimeFunction:

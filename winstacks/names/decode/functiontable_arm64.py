@@ -16,7 +16,7 @@ from array import array
 from typing import Dict, Iterable, List, Optional, Sequence, Tuple, Union, overload
 
 from ...memory.decode.statuscodes import StatusCode
-from .functiontable import END_OF_IMAGE, Columns, FunctionTable, is_sorted
+from .functiontable import END_OF_IMAGE, Columns, FunctionTable, KeptRecords, is_sorted
 from .unwind_arm64 import (
     FLAG_MASK,
     INSTRUCTION,
@@ -84,7 +84,7 @@ class FunctionTableArm64(FunctionTable):
 
     def __init__(self, words: array[int], gaps: Iterable[Tuple[int, int]], read_rva: ReadRva) -> None:
         super().__init__(words, gaps, read_rva)
-        self._records: Dict[int, UnwindRecord] = {}
+        self._records: KeptRecords[UnwindRecord] = KeptRecords()
 
     @staticmethod
     def _columns(words: array[int], read_rva: ReadRva) -> Columns:
@@ -114,7 +114,8 @@ class FunctionTableArm64(FunctionTable):
         """
         record = self._records.get(entry.unwind)
         if record is None:
-            record = self._records[entry.unwind] = read_record(self.read_rva, entry.unwind)
+            record = read_record(self.read_rva, entry.unwind)
+            self._records.keep(entry.unwind, record, len(record.codes))
         return record
 
     def gap_around(self, rva: int) -> Tuple[int, int]:

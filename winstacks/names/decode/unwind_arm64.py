@@ -19,6 +19,7 @@ Source: Microsoft, "ARM64 exception handling". It differs from what compilers wr
 
 from __future__ import annotations
 
+import bisect
 import struct
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -36,6 +37,10 @@ INSTRUCTION = 4
 
 MAX_SCOPES = 1 << 12
 """Greatest number of epilogues of one record. The most that were seen are 26."""
+
+MAX_CODES = 1 << 12
+"""Greatest number of codes of one record. An array has up to 1,020 of them; each place at which an epilogue
+without an end code begins adds the codes of its sequence."""
 
 FP, LR, SP = 29, 30, 31
 """Numbers of registers; x0 to x28 have their own."""
@@ -279,13 +284,14 @@ class _Codes:
             position += length
         self._count = len(self.codes)
         self._resolve()
+        self._ends = [n for n, code in enumerate(self.codes) if code.operation in (END, END_C)]
+        self._endless: Dict[int, Tuple[int, int]] = {}
+        """Place and length of the sequences without an end code, by the index at which they begin."""
 
     def ended(self, index: int) -> Optional[int]:
         """Returns how many codes lie between an index and the next END or END_C, None if there is none."""
-        for number in range(index, self._count):
-            if self.codes[number].operation in (END, END_C):
-                return number - index
-        return None
+        place = bisect.bisect_left(self._ends, index)
+        return self._ends[place] - index if place < len(self._ends) else None
 
     def epilog(self, start: int, position: int) -> EpilogScope:
         """Returns the epilogue whose codes begin at a byte of the array; raises UnwindDataError."""
@@ -295,13 +301,22 @@ class _Codes:
         count = self.ended(index)
         if count is not None:
             return EpilogScope(start, index, count)
+        if index not in self._endless:
+            self._endless[index] = self._add(index)
+        return EpilogScope(start, *self._endless[index])
+
+    def _add(self, index: int) -> Tuple[int, int]:
+        """Adds the sequence of an epilogue without an end code; returns its place, and its length without
+        the function's own codes. Raises UnwindDataError."""
         rest = self.codes[index : self._count]
         while rest and rest[-1].operation == NOP:
             rest.pop()
-        own = next((n for n, code in enumerate(self.codes) if code.operation == END), self._count)
+        own = next((n for n in self._ends if self.codes[n].operation == END), self._count)
         begin = len(self.codes)
         self.codes += [*rest, *self.codes[:own], _END]
-        return EpilogScope(start, begin, len(rest))
+        if len(self.codes) > MAX_CODES:
+            raise UnwindDataError(StatusCode.UNWIND_DATA_INVALID)
+        return begin, len(rest)
 
     def _resolve(self) -> None:
         """Replaces each SAVE_NEXT by the save of its pair: the pair that follows the one coded after it."""

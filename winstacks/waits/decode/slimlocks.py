@@ -34,6 +34,9 @@ OUTER = 0x2000
 MAX_CHAIN = 1 << 12
 """The most blocks of one chain that are followed."""
 
+MOST_BLOCKS = 1 << 19
+"""The most blocks of all chains of a process that are followed."""
+
 
 class SlimBlock(NamedTuple):
     """A wait block. `thread_id` is None in Windows 7, which has no such member."""
@@ -87,12 +90,17 @@ class SlimLocks:
 
     Args:
         layouts: `_RTLP_SRWLOCK_WAIT_BLOCK` of each generation, the newest first
+
+    Attributes:
+        limited: whether chains were left out, because the process has more than MOST_BLOCKS blocks
     """
 
     def __init__(self, view: ProcessView, layouts: Sequence[Structures]) -> None:
         self._view = view
         self._layouts = [BlockLayout(types["_RTLP_SRWLOCK_WAIT_BLOCK"]) for types in layouts]
         self._chains: Memo[int, Optional[SlimQueue]] = Memo(self._chain)
+        self._left = MOST_BLOCKS
+        self.limited = False
 
     def find(self, thread: ThreadView, in_ntdll: bool = False) -> List[Answer]:
         """Returns what a thread waits for: each word whose chain leads to the thread's stack.
@@ -108,7 +116,9 @@ class SlimLocks:
         if in_ntdll:
             found = found or self._once(thread)
         if not found and in_ntdll:
-            found = self._of(thread, self._candidates(thread, OUTER)) or self._of(thread, self._of_others)
+            found = self._of(thread, self._candidates(thread, OUTER)) or self._of(
+                thread, self._of_others.get(thread.tid, ())
+            )
         return found
 
     def _of(self, thread: ThreadView, candidates: Iterable[int], in_ntdll: bool = True) -> List[Answer]:
@@ -124,10 +134,15 @@ class SlimLocks:
         return named or list(found.values())
 
     @cached_property
-    def _of_others(self) -> List[int]:
-        """The words that begin a chain and to which any thread points."""
+    def _of_others(self) -> Dict[int, List[int]]:
+        """The words that begin a chain and to which any thread points, by the threads in the chain."""
         words = (address for thread in self._view.threads for address in self._candidates(thread))
-        return [address for address in dict.fromkeys(words) if self._chains[address] is not None]
+        found: Dict[int, List[int]] = {}
+        for address in dict.fromkeys(words):
+            chain = self._chains[address]
+            for tid in dict.fromkeys(owner.tid for _, owner in chain.blocks) if chain is not None else ():
+                found.setdefault(tid, []).append(address)
+        return found
 
     def _candidates(self, thread: ThreadView, length: int = INNERMOST) -> Iterator[int]:
         """Yields the addresses in a thread's registers and on the inner part of its stack."""
@@ -187,7 +202,7 @@ class SlimLocks:
         seen: Set[int] = set()
         at, oldest = newest, 0
         while len(blocks) < MAX_CHAIN:
-            if at in seen:
+            if at in seen or not self._may_follow():
                 return None
             seen.add(at)
             block, owner = layout.block(self._view, at), self._view.thread_on(at)
@@ -203,6 +218,12 @@ class SlimLocks:
         # A block is not in the image: the IDs of threads still prove the newer ones.
         proven = bool(blocks) and layout.names_thread
         return SlimQueue(word, value, tuple(blocks), False, True) if proven else None
+
+    def _may_follow(self) -> bool:
+        """Returns whether one more block may be followed."""
+        self._left -= 1
+        self.limited |= self._left < 0
+        return self._left >= 0
 
     def _is_sound(self, block: SlimBlock, owner: ThreadView, layout: BlockLayout) -> bool:
         """Returns whether a block is the live wait block of the thread on whose stack it lies."""
@@ -230,7 +251,7 @@ class SlimLocks:
             own = 0
             while at and at not in seen and len(seen) < MAX_CHAIN:
                 owner = view.thread_on(at)
-                if owner is None or (owner.sp is not None and at < owner.sp):
+                if owner is None or (owner.sp is not None and at < owner.sp) or not self._may_follow():
                     own = 0
                     break
                 seen.add(at)

@@ -12,7 +12,8 @@ from functools import cached_property
 from typing import Callable, Iterable, List, Sequence, Set
 
 from ...columns import words
-from ...memory.decode.status import NOTHING, Status, contradicted
+from ...memory.decode.status import NOTHING, Status, contradicted, status
+from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import Structures
 from .addresswaits import AddressBlock, AddressTable, AddressWaits, led_to
 from .answer import Answer
@@ -68,6 +69,11 @@ class UserWaits:
     def status(self) -> Status:
         """The contradiction of a table whose blocks or buckets are wrong."""
         return contradicted("WaitOnAddressHashTable") if self.table.wrong else NOTHING
+
+    @property
+    def missing(self) -> Status:
+        """Why the answer for a thread may be missing: the contradiction of the table, and chains left out."""
+        return status(self.status, StatusCode.LIMIT if self._slim.limited else None)
 
     @cached_property
     def _on_stacks(self) -> List[AddressBlock]:

@@ -8,7 +8,7 @@ lock with several owners waits for all of them, so one owner in the cycle is eno
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Set, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
 Thread = Any
 Lock = Any
@@ -26,51 +26,57 @@ Cycle = Tuple[CycleStep, ...]
 
 
 def cycles(waits: Mapping[Thread, Lock], holders: Mapping[Lock, Sequence[Thread]]) -> List[Cycle]:
-    """Returns a cycle of each group of threads that wait for each other, in the order of `waits`."""
+    """Returns a cycle of each group of threads that wait for each other, in the order of `waits`.
+
+    The work grows with the threads and with the holders, however many threads wait for one lock.
+    """
+    threads = list(waits)
+    places = {thread: place for place, thread in enumerate(threads)}
+    locks: Dict[Lock, int] = {}
+    for lock in waits.values():
+        locks.setdefault(lock, len(threads) + len(locks))
+    edges: List[List[int]] = [[locks[lock]] for lock in waits.values()]
+    edges += ([places[other] for other in holders.get(lock, ()) if other in places] for lock in locks)
     result: List[Cycle] = []
-    for group in _groups({thread: holders.get(lock, ()) for thread, lock in waits.items()}):
-        first = next(thread for thread in waits if thread in group)
-        cycle = _cycle(first, group, waits, holders)
-        if cycle:
-            result.append(cycle)
-    order = {thread: number for number, thread in enumerate(waits)}
-    result.sort(key=lambda cycle: order[cycle[0].thread])
+    for group in sorted(_groups(edges), key=min):
+        path = _cycle(min(group), group, edges)
+        result.append(tuple(CycleStep(threads[place], waits[threads[place]]) for place in path))
     return result
 
 
-def _cycle(
-    first: Thread,
-    group: Set[Thread],
-    waits: Mapping[Thread, Lock],
-    holders: Mapping[Lock, Sequence[Thread]],
-) -> Cycle:
-    """Returns the shortest cycle through a thread of a group; empty if there is none."""
-    before: Dict[Thread, Thread] = {}
+def _cycle(first: int, group: Set[int], edges: Sequence[Sequence[int]]) -> List[int]:
+    """Returns the threads of the shortest cycle through a thread of a group."""
+    before: Dict[int, int] = {}
     level = [first]
     while level:
         following = []
-        for thread in level:
-            for other in holders.get(waits[thread], ()):
+        for node in level:
+            for other in edges[node]:
                 if other == first:
-                    path = [thread]
+                    path = [node]
                     while path[-1] != first:
                         path.append(before[path[-1]])
-                    return tuple(CycleStep(folder, waits[folder]) for folder in reversed(path))
+                    # Each second node is a lock.
+                    return path[::-1][::2]
                 if other in group and other not in before:
-                    before[other] = thread
+                    before[other] = node
                     following.append(other)
         level = following
-    return ()
+    return []
 
 
-def _groups(edges: Mapping[Thread, Iterable[Thread]]) -> List[Set[Thread]]:
-    """Returns the strongly connected groups that contain a cycle (Tarjan's algorithm, without recursion)."""
-    number: Dict[Thread, int] = {}
-    low: Dict[Thread, int] = {}
-    path: List[Thread] = []
-    on_path: Set[Thread] = set()
-    groups: List[Set[Thread]] = []
-    for start in edges:
+def _groups(edges: Sequence[Sequence[int]]) -> List[Set[int]]:
+    """Returns the strongly connected groups of several nodes (Tarjan's algorithm, without recursion).
+
+    Args:
+        edges: of each node, a thread or a lock, the nodes to which it leads
+    """
+    number: Dict[int, int] = {}
+    low: Dict[int, int] = {}
+    path: List[int] = []
+    on_path: Set[int] = set()
+    groups: List[Set[int]] = []
+    for start in range(len(edges)):
         if start in number:
             continue
         number[start] = low[start] = len(number)
@@ -80,8 +86,6 @@ def _groups(edges: Mapping[Thread, Iterable[Thread]]) -> List[Set[Thread]]:
         while waiting:
             node, others = waiting[-1]
             for other in others:
-                if other not in edges:
-                    continue
                 if other not in number:
                     number[other] = low[other] = len(number)
                     path.append(other)
@@ -95,9 +99,10 @@ def _groups(edges: Mapping[Thread, Iterable[Thread]]) -> List[Set[Thread]]:
                 if waiting:
                     low[waiting[-1][0]] = min(low[waiting[-1][0]], low[node])
                 if low[node] == number[node]:
-                    group = set(path[path.index(node) :])
-                    del path[path.index(node) :]
+                    group = {path.pop()}
+                    while node not in group:
+                        group.add(path.pop())
                     on_path -= group
-                    if len(group) > 1 or node in edges[node]:
+                    if len(group) > 1:
                         groups.append(group)
     return groups

@@ -20,12 +20,12 @@ _FAR = FAR.to_bytes(8, "little").hex()
 _NEAR = NEAR.to_bytes(4, "little").hex()
 
 
-def target_of(code: bytes, machine: Machine) -> Optional[int]:
+def target_of(code: bytes, machine: Machine, at: int = AT) -> Optional[int]:
     def read(address: int, length: int) -> Optional[bytes]:
-        start = address - AT
+        start = address - at
         return code[start : start + length] if 0 <= start <= len(code) - length else None
 
-    return closure_target(read, AT, machine)
+    return closure_target(read, at, machine)
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,15 @@ def test_forms(form: str, code: str, machine: Machine, expected: Optional[int]) 
     assert target_of(bytes.fromhex(code), machine) == (
         expected and expected & (1 << 8 * machine.pointer_size) - 1
     )
+
+
+@pytest.mark.parametrize("at", [0, (1 << 64) - 0x1000])
+@pytest.mark.parametrize("displacement", ["ffffff7f", "00000080"])
+def test_addresses_wrap_around(at: int, displacement: str) -> None:
+    """lea r10, [rip + displacement]; jmp r10, at the ends of the address space."""
+    code = bytes.fromhex(f"4c8d15{displacement} 41ffe2")
+    expected = at + 7 + int.from_bytes(code[3:7], "little", signed=True) & (1 << 64) - 1
+    assert target_of(code, X64, at) == expected
 
 
 @given(st.binary(max_size=80), st.sampled_from((X64, X86)))

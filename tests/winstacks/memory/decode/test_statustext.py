@@ -40,7 +40,13 @@ def test_a_word_alone(word: StatusCode) -> None:
 
 
 @pytest.mark.parametrize(
-    "shown", ["nonsense", "running,", "running, nonsense", "running running", ", running"]
+    "shown",
+    [
+        *("nonsense", "running,", "running, nonsense", "running running", ", running", "running, "),
+        *("007 bytes unread", "-0 bytes unread", "contradicted: A  B", "contradicted: "),
+        # The text comes from a dump, and is shown.
+        *("contradicted: \x1b[31mred", "contradicted: a\r\nb", "contradicted: \u202egnp.exe"),
+    ],
 )
 def test_what_is_no_status(shown: str) -> None:
     assert parsed(shown) is None

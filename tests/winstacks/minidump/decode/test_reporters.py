@@ -12,6 +12,8 @@ import pytest
 from tests.forge.minidump import Writer
 from tests.support.changeddumps import BROKEN, OTHER_SYSTEMS, ChangedDump
 from tests.support.only import only
+from winstacks.memory.decode.status import status
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.minidump.decode import reporters
 from winstacks.minidump.decode.dumpfile import Minidump
 from winstacks.minidump.decode.platform import other_system
@@ -61,6 +63,26 @@ def test_loops_and_counts_are_bounded() -> None:
     info = reporters.crashpad_info(dump_of(bytes(data)))
     assert info is not None
     assert len(info.annotations) <= reporters.MAX_ANNOTATIONS
+
+
+def test_annotations_are_no_larger_than_the_file() -> None:
+    """Thousands of annotations whose bytes overlap: each byte counts once, and Status names the limit."""
+    writer = Writer()
+    texts = writer.put(struct.pack("<I", 0x4E20) * 0x2800)
+    rows = [struct.pack("<II", texts + 4 * number, texts + 8 * number) for number in range(2000)]
+    pairs = struct.pack("<I", len(rows)) + b"".join(rows)
+    writer.stream(
+        reporters.CRASHPAD_INFO,
+        struct.pack("<I32xIIII", 1, len(pairs), writer.put(pairs), 0, 0),
+    )
+    data = writer.bytes()
+    info = reporters.crashpad_info(dump_of(data))
+    assert info is not None
+    assert len(info.annotations) == 2000 and info.annotations[0].value is not None
+    values = {id(found.value): len(found.value or b"") for found in info.annotations}
+    names = {id(found.name): len(found.name or "") for found in info.annotations}
+    assert sum(values.values()) + sum(names.values()) // 4 <= 2 * len(data)
+    assert info.status == status(StatusCode.LIMIT)
 
 
 def test_a_cut_list_is_said() -> None:

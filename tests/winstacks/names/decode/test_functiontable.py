@@ -5,14 +5,16 @@
 from __future__ import annotations
 
 import struct
-from typing import List, Optional, Tuple
+from typing import Any, Callable, List, Optional, Tuple, Type
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.only import only
+from winstacks.names.decode import functiontable
 from winstacks.names.decode.functiontable import MAX_CHAIN, FunctionTable
+from winstacks.names.decode.functiontable_arm64 import FunctionTableArm64
 from winstacks.names.decode.unwindinfo import RuntimeFunction, UnwindDataError
 
 PLAIN, CHAINED, LOOP, INDIRECT_TARGET = 0x100, 0x110, 0x120, 0x140
@@ -119,3 +121,37 @@ def test_lookups_agree_with_a_search_of_every_entry(entries: List[Tuple[int, int
 
 def _overlap(entries: List[RuntimeFunction]) -> bool:
     return any(first.end > second.begin for first, second in zip(entries, entries[1:]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "record"),
+    [
+        (FunctionTable, struct.pack("<BBBB", 1, 0x20, 20, 0) + b"\x01\x02" * 20),
+        (FunctionTableArm64, struct.pack("<I", 0x40 | 5 << 27) + b"\x01" * 19 + b"\xe4"),
+    ],
+    ids=["x64", "arm64"],
+)
+def test_unwind_data_that_is_kept_has_a_limit(
+    kind: Type[FunctionTable], record: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records may overlap, so that few bytes make very many codes: of the 40 functions, few are kept."""
+    monkeypatch.setattr(functiontable, "MOST_CODES", 200)
+    data, reads = record.ljust(0x100, b"\0") * 40, 0
+
+    def read(rva: int, length: int) -> Optional[bytes]:
+        nonlocal reads
+        reads += 1
+        return data[rva : rva + length]
+
+    rows = [(0x1000 + 16 * number, 0x1010 + 16 * number, 0x100 * number) for number in range(40)]
+    columns = [row if kind is FunctionTable else (row[0], row[2]) for row in rows]
+    found = kind.from_bytes(b"".join(struct.pack(f"<{len(each)}I", *each) for each in columns), read)
+    ask: Callable[[RuntimeFunction], Any]
+    ask = found.record if isinstance(found, FunctionTableArm64) else found.unwind_info
+    for _ in range(2):
+        for entry in list(found):
+            before = reads
+            first = ask(entry)
+            assert reads > before
+            before = reads
+            assert ask(entry) is first and reads == before

@@ -228,6 +228,28 @@ def test_entries_have_the_length_of_their_unwind_data() -> None:
     assert found.gap_around(0x1050) == (0x1010, 0x1100)
 
 
+ENDLESS = b"\xe4" + b"\x81" * 1019
+"""Codes that have no end from the second one on."""
+
+
+def _with_scopes(places: List[int]) -> UnwindRecord:
+    """Reads a record of an extended header whose epilogues begin at bytes of ENDLESS."""
+    head = struct.pack("<II", 0x40, len(places) | len(ENDLESS) // 4 << 16)
+    scopes = struct.pack(
+        f"<{len(places)}I", *(0x10 + number | place << 22 for number, place in enumerate(places))
+    )
+    return read_record(reader(bytes(XDATA) + head + scopes + ENDLESS), XDATA)
+
+
+def test_epilogues_without_an_end_share_what_follows_them() -> None:
+    """Thousands of them made millions of codes of 20 KB."""
+    record = _with_scopes([1] * 4096)
+    assert len(record.epilogs) == 4096
+    assert len(record.codes) == len(ENDLESS) + len(ENDLESS[1:]) + 1
+    with pytest.raises(UnwindDataError):
+        _with_scopes([1 + number % 1000 for number in range(4096)])
+
+
 def test_unsorted_entries_are_sorted_and_empty_ones_left_out() -> None:
     found = table((0x2000, 1 | 4 << 2), (0, 0), (0x1000, 1 | 4 << 2))
     assert [entry.begin for entry in found] == [0x1000, 0x2000]

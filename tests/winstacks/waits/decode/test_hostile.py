@@ -13,6 +13,9 @@ import pytest
 from tests.support import bare
 from tests.support.only import only
 from winstacks.columns import words
+from winstacks.memory.decode.status import status
+from winstacks.memory.decode.statuscodes import StatusCode
+from winstacks.waits.decode import slimlocks
 from winstacks.waits.decode.addresswaits import BUCKETS, bucket_of
 from winstacks.waits.decode.processview import ProcessView, ThreadView
 from winstacks.waits.decode.userwaits import UserWaits
@@ -51,11 +54,14 @@ class Forged:
                 return bytes(page[address - start : address - start + length])
         return None
 
-    def answers(self) -> List[Tuple[str, int]]:
+    def waits(self) -> UserWaits:
         image, machine = bare.image(8), bare.MACHINES[8]
         view = ProcessView(self.read, 8, self.threads, NTDLL)
         layouts = image.our_generations("waits", machine)
-        waits = UserWaits(view, image.process_types(machine), layouts, PEB, TABLE)
+        return UserWaits(view, image.process_types(machine), layouts, PEB, TABLE)
+
+    def answers(self) -> List[Tuple[str, int]]:
+        waits = self.waits()
         return [(answer.kind, answer.address) for thread in self.threads for answer in waits.find(thread)]
 
     def block(self, number: int, at: int = 0x58) -> int:
@@ -147,6 +153,30 @@ def test_a_long_chain_ends() -> None:
     _chain(forged, list(range(60)), HEAP + 0x80, 0)
     assert forged.answers() == [(words.CONDITION_VARIABLE, HEAP + 0x80)] * 60
     assert forged.read_calls < 60 * 2000
+
+
+def test_words_that_lead_to_one_chain_have_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each thread has a hundred words, and each word leads to the blocks of all threads."""
+    count, words_each = 20, 100
+    forged = Forged(count)
+    forged.pages[HEAP] = bytearray(8 * words_each * count)
+    blocks = [forged.block(number, 0x400) for number in range(count)]
+    for number, (thread, block) in enumerate(zip(forged.threads, blocks)):
+        back = blocks[number + 1] if number + 1 < count else 0
+        forged.put(block, back, 0 if back else block, 0, thread.tid, 0xFFFFFFFF | 1 << 32, 0)
+        for place in range(words_each):
+            word = HEAP + 8 * (number * words_each + place)
+            forged.put(word, blocks[0] | 3)
+            forged.put(forged.block(number, 0x10 + 8 * place), word)
+    assert len(forged.answers()) == words_each * count
+    forged.read_calls = 0
+    monkeypatch.setattr(slimlocks, "MOST_BLOCKS", 10 * count)
+    waits = forged.waits()
+    found = [waits.find(thread) for thread in forged.threads]
+    assert [len(answers) for answers in found] == [10] * count
+    assert waits.missing == status(StatusCode.LIMIT)
+    # Of each word that is left out only the word itself and its newest block are read.
+    assert forged.read_calls < 4 * count * words_each
 
 
 @pytest.mark.parametrize("seed", range(5))
