@@ -124,7 +124,7 @@ def list_contradicted(image: Image, space: AddressSpace, where: HeapSpace) -> St
 def _read_list(image: Image, space: AddressSpace) -> Tuple[Optional[int], Optional[int], Optional[int]]:
     """Returns NumberOfHeaps, ProcessHeaps and ProcessHeap of a PEB; a value that is not present is None."""
     peb = peb_at(image, space)
-    return peb["NumberOfHeaps"], peb["ProcessHeaps"], peb["ProcessHeap"]
+    return peb.required("NumberOfHeaps"), peb.required("ProcessHeaps"), peb.required("ProcessHeap")
 
 
 def _mapped(image: Image, space: AddressSpace, ranges: Sequence[Range]) -> Tuple[List[Range], int]:

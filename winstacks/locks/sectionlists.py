@@ -202,7 +202,7 @@ class SectionLists:
         if not flags & FLG_USER_STACK_TRACE_DB:
             return False
         if ntdll is None:
-            listed = peb_at(self._image, space)["Ldr"] != 0
+            listed = peb_at(self._image, space).required("Ldr") != 0
             return listed and not self._image.service(module_lists).process_modules(space)[1]
         head = ntdll.address_of(SYMBOL)
         if head is None and self._ntdlls.data(ntdll)[1] > 0:

@@ -22,7 +22,7 @@ def read(image: Image, space: AddressSpace) -> Optional[int]:
         return image.memory(space).number(image.require_symbol("NtGlobalFlag"), _SIZE)
     if not (space.peb and space.layer_name):
         return None
-    return peb_at(image, space)["NtGlobalFlag"]
+    return peb_at(image, space).required("NtGlobalFlag")
 
 
 def is_lost(image: Image, space: AddressSpace) -> bool:

@@ -107,7 +107,7 @@ def _debugger(space: AddressSpace, facts: CheckFacts) -> Optional[int]:
     """
     if facts.image.table_name:
         return process_member(facts.image, space.eprocess, "DebugPort")
-    return peb_at(facts.image, space)["BeingDebugged"]
+    return peb_at(facts.image, space).required("BeingDebugged")
 
 
 def _unchecked(debugger: Optional[int], facts: CheckFacts) -> str:

@@ -40,6 +40,14 @@ class View:
         """Returns the value of a member."""
         return self._memory.member(self.address, self.structure.first_member(path))
 
+    def required(self, path: str) -> Optional[int]:
+        """Returns the value of a member that every Windows has.
+
+        Raises:
+            MissingMemberError: the symbols lack it
+        """
+        return self._memory.member(self.address, self.structure.field(path))
+
     def first(self, *paths: str) -> Optional[int]:
         """Returns the value of the first of several members that the symbols have."""
         return self._memory.member(self.address, self.structure.first_member(*paths))
