@@ -13,7 +13,7 @@ Source of the constants: winnt.h (PAGE_*, MEM_*).
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from ..memory.decode.pagetable import round_to_pages
 from ..memory.decode.ranges import flatten
@@ -43,7 +43,11 @@ class DumpRegions:
 
     @cached_property
     def _paths(self) -> Dict[int, Optional[str]]:
-        modules = {module.BaseOfImage: module.ModuleName for module in module_list(self._dump)[0]}
+        names: Dict[int, Set[Optional[str]]] = {}
+        for module in module_list(self._dump)[0]:
+            names.setdefault(module.BaseOfImage, set()).add(module.ModuleName)
+        # Two modules at one base: the list contradicts itself, and names neither file.
+        modules = {base: next(iter(found)) if len(found) == 1 else None for base, found in names.items()}
         return {**modules, **mapped_files(self._dump)[0]}
 
     @cached_property

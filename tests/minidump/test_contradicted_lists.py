@@ -1,0 +1,57 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Real dumps whose lists contradict themselves: one list is no second witness against itself."""
+
+from __future__ import annotations
+
+import pathlib
+import struct
+from typing import Any, Dict, List
+
+import pytest
+from volatility3.plugins.minidump import callstacks, tracefindings
+
+from tests.support.changeddumps import MODULES, ChangedDump
+from tests.support.processdumps import OpenedDump
+
+MODULE_SIZE, NOT_CHECKED = 108, "not checked"
+WITHOUT_REGIONS, WITH_REGIONS = "tiny-exe-fastfail.dmp", "tiny-exe-with-cet-xsave.dmp"
+
+pytestmark = pytest.mark.shared
+
+
+def opened(dump: ChangedDump, path: pathlib.Path) -> OpenedDump:
+    path.write_bytes(dump.bytes())
+    return OpenedDump(path)
+
+
+def frames(dump: OpenedDump) -> List[Dict[str, Any]]:
+    return [row for depth, row in dump.rows(callstacks.CallStacks) if depth]
+
+
+def findings(dump: OpenedDump, name: str) -> List[Dict[str, Any]]:
+    rows = [row for _, row in dump.rows(tracefindings.TraceFindings)]
+    return [row for row in rows if row["Finding"] == name]
+
+
+def move_second_module(dump: ChangedDump, by: int) -> None:
+    """Gives the second module, which is ntdll, a base within the first."""
+    modules = bytearray(dump.stream(MODULES))
+    (base,) = struct.unpack_from("<Q", modules, 4)
+    struct.pack_into("<Q", modules, 4 + MODULE_SIZE, base + by)
+    dump.write(dump.place(MODULES), bytes(modules))
+
+
+@pytest.mark.parametrize("by", [0, 0x10000])
+@pytest.mark.parametrize("name", [WITHOUT_REGIONS, WITH_REGIONS])
+def test_modules_that_lie_over_each_other(name: str, by: int, tmp_path: pathlib.Path) -> None:
+    dump = ChangedDump.named(name)
+    move_second_module(dump, by)
+    changed = opened(dump, tmp_path / name)
+    doubted = [row["Status"] for row in frames(changed) if row["Symbol"].startswith("tiny")]
+    assert doubted and all("overlaps another module" in each for each in doubted)
+    assert not [each for each in doubted if "VAD" in each]
+    found = findings(changed, "module_mismatch")
+    assert not [row for row in found if row["Status"] != NOT_CHECKED]
+    reasons = [row["Evidence"] for row in found]
+    assert any("contradicts itself" in reason for reason in reasons) == (name == WITHOUT_REGIONS)
