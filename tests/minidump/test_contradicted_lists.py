@@ -15,6 +15,8 @@ from tests.support.changeddumps import MODULES, ChangedDump
 from tests.support.processdumps import OpenedDump
 
 MODULE_SIZE, NOT_CHECKED = 108, "not checked"
+CONTEXT = 40
+"""Offset of ThreadContext in MINIDUMP_THREAD."""
 WITHOUT_REGIONS, WITH_REGIONS = "tiny-exe-fastfail.dmp", "tiny-exe-with-cet-xsave.dmp"
 
 pytestmark = pytest.mark.shared
@@ -27,6 +29,11 @@ def opened(dump: ChangedDump, path: pathlib.Path) -> OpenedDump:
 
 def frames(dump: OpenedDump) -> List[Dict[str, Any]]:
     return [row for depth, row in dump.rows(callstacks.CallStacks) if depth]
+
+
+def user_stacks(dump: OpenedDump) -> List[Dict[str, Any]]:
+    rows = [row for depth, row in dump.rows(callstacks.CallStacks) if not depth]
+    return [row for row in rows if row["Part"] == "user" and isinstance(row["TID"], int)]
 
 
 def findings(dump: OpenedDump, name: str) -> List[Dict[str, Any]]:
@@ -55,3 +62,21 @@ def test_modules_that_lie_over_each_other(name: str, by: int, tmp_path: pathlib.
     assert not [row for row in found if row["Status"] != NOT_CHECKED]
     reasons = [row["Evidence"] for row in found]
     assert any("contradicts itself" in reason for reason in reasons) == (name == WITHOUT_REGIONS)
+
+
+def test_two_threads_with_the_same_registers(tmp_path: pathlib.Path) -> None:
+    """The second thread gets the third's registers: its stack pointer is not in its own stack."""
+    dump = ChangedDump.named(WITHOUT_REGIONS)
+    _, second, third, *_ = dump.thread_rows()
+    tids = [struct.unpack("<I", dump.read(row, 4))[0] for row in (second, third)]
+    dump.write(second + CONTEXT, dump.read(third + CONTEXT, 8))
+    changed = opened(dump, tmp_path / "process.dmp")
+    stacks = [
+        row for depth, row in changed.rows(callstacks.CallStacks) if not depth and row["Part"] == "user"
+    ]
+    doubted = [row["TID"] for row in stacks if "contradicted: ThreadContext" in row["Status"]]
+    assert doubted == tids
+    (found,) = findings(changed, "stack_pivot")
+    assert (found["TID"], found["Severity"], found["Confidence"]) == (tids[0], "low", "possible")
+    assert "contradicted: ThreadContext" in found["Status"]
+    assert "those of another thread" in found["Innocent"]

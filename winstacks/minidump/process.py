@@ -41,6 +41,7 @@ from .decode.threads import (
     MinidumpThread,
     ThreadInfo,
     context,
+    doubted_members,
     has_thread_list,
     thread_info_list,
     thread_list,
@@ -68,6 +69,7 @@ class DumpProcess(Processes):
         self._dump = dump
         self._threads, self._list_status = thread_list(dump)
         self._no_list = not has_thread_list(dump)
+        self._doubted = doubted_members(self._threads)
         self._infos: Dict[int, ThreadInfo] = {info.ThreadId: info for info in thread_info_list(dump)[0]}
         self._exception = ExceptionContext(image, dump)
         self._states = thread_states(dump)
@@ -251,7 +253,7 @@ class DumpProcess(Processes):
 
     def _thread(self, place: int) -> Thread:
         """Returns a thread by its place in the dump's list."""
-        thread = self._threads[place]
+        thread, doubted = self._threads[place], self._doubted.get(place)
         info = self._infos.get(thread.ThreadId)
         flags = info.DumpFlags if info else 0
         saved, faults = context(self._dump, thread.ThreadContext)
@@ -276,6 +278,7 @@ class DumpProcess(Processes):
                 StatusCode.TERMINATED if flags & EXITED_THREAD else None,
                 StatusCode.NOT_A_CONTEXT if flags & INVALID_CONTEXT and state is NO_STATE else None,
                 faults,
+                StatusItem(StatusCode.CONTRADICTED, None, doubted) if doubted else None,
             ),
         )
         start_address = info.StartAddress if info else None
