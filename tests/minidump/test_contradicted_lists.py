@@ -15,8 +15,8 @@ from tests.support.changeddumps import MODULES, ChangedDump
 from tests.support.processdumps import OpenedDump
 
 MODULE_SIZE, NOT_CHECKED = 108, "not checked"
-CONTEXT = 40
-"""Offset of ThreadContext in MINIDUMP_THREAD."""
+THREAD_SIZE, CONTEXT = 48, 40
+"""Size of MINIDUMP_THREAD, and the offset of ThreadContext in it."""
 WITHOUT_REGIONS, WITH_REGIONS = "tiny-exe-fastfail.dmp", "tiny-exe-with-cet-xsave.dmp"
 
 pytestmark = pytest.mark.shared
@@ -80,3 +80,20 @@ def test_two_threads_with_the_same_registers(tmp_path: pathlib.Path) -> None:
     assert (found["TID"], found["Severity"], found["Confidence"]) == (tids[0], "low", "possible")
     assert "contradicted: ThreadContext" in found["Status"]
     assert "those of another thread" in found["Innocent"]
+
+
+@pytest.mark.parametrize("given", [0, 1])
+def test_a_thread_id_that_is_listed_twice(given: int, tmp_path: pathlib.Path) -> None:
+    """Only the thread on whose stack the exception was has raised it, in either order of the list."""
+    dump = ChangedDump.named(WITHOUT_REGIONS)
+    before = [row["Status"] for row in user_stacks(opened(dump, tmp_path / "before.dmp"))]
+    first, second, *_ = dump.thread_rows()
+    rows = [dump.read(row, THREAD_SIZE) for row in (first, second)]
+    rows[1] = rows[0][:4] + rows[1][4:]
+    for row, data in zip((first, second), rows if given == 0 else reversed(rows)):
+        dump.write(row, data)
+    stacks = user_stacks(opened(dump, tmp_path / "process.dmp"))
+    assert len(stacks) == len(before)
+    twice = [row["Status"] for row in stacks if row["TID"] == stacks[0]["TID"]]
+    assert len(twice) == 2 and all("contradicted: ThreadId" in each for each in twice)
+    assert ["exception" in each for each in twice] == [given == 0, given == 1]
