@@ -9,15 +9,18 @@ import struct
 from typing import Any, Dict, List
 
 import pytest
+from volatility3.framework import interfaces
 from volatility3.plugins.minidump import callstacks, tracefindings
 
-from tests.support.changeddumps import MODULES, ChangedDump
+from tests.forge.pe import Pe, Section
+from tests.support.changeddumps import MEMORY, MODULES, ChangedDump
 from tests.support.processdumps import OpenedDump
 
 MODULE_SIZE, NOT_CHECKED = 108, "not checked"
 THREAD_SIZE, CONTEXT = 48, 40
 """Size of MINIDUMP_THREAD, and the offset of ThreadContext in it."""
 WITHOUT_REGIONS, WITH_REGIONS = "tiny-exe-fastfail.dmp", "tiny-exe-with-cet-xsave.dmp"
+ABSENT = interfaces.renderers.BaseAbsentValue
 
 pytestmark = pytest.mark.shared
 
@@ -97,3 +100,41 @@ def test_a_thread_id_that_is_listed_twice(given: int, tmp_path: pathlib.Path) ->
     twice = [row["Status"] for row in stacks if row["TID"] == stacks[0]["TID"]]
     assert len(twice) == 2 and all("contradicted: ThreadId" in each for each in twice)
     assert ["exception" in each for each in twice] == [given == 0, given == 1]
+
+
+def without_sizes(name: str) -> ChangedDump:
+    """A real dump whose modules all have SizeOfImage 0."""
+    dump = ChangedDump.named(name)
+    modules = bytearray(dump.stream(MODULES))
+    (count,) = struct.unpack_from("<I", modules)
+    for number in range(count):
+        struct.pack_into("<I", modules, 4 + MODULE_SIZE * number + 8, 0)
+    dump.write(dump.place(MODULES), bytes(modules))
+    return dump
+
+
+@pytest.mark.parametrize("name", [WITHOUT_REGIONS, "null_write_av.dmp"])
+def test_modules_without_a_size(name: str, tmp_path: pathlib.Path) -> None:
+    """0 is no size: any address behind the base of a module may be in it, and no finding is made of it."""
+    real = [row["Symbol"] for row in frames(opened(ChangedDump.named(name), tmp_path / "real.dmp"))]
+    assert real[0].startswith(("tiny", "crashme"))
+    changed = opened(without_sizes(name), tmp_path / name)
+    frame = frames(changed)[0]
+    names = frame["Symbol"], frame["Backing"], frame["Status"]
+    assert names == ("<unknown>", "unknown", "module list incomplete")
+    stacks = user_stacks(changed)
+    assert all(isinstance(row["Unbacked"], ABSENT) for row in stacks)
+    for finding in ("unbacked", "module_mismatch", "stack_pivot"):
+        assert not [row for row in findings(changed, finding) if row["Status"] != NOT_CHECKED]
+
+
+def test_the_headers_give_a_size_that_the_list_lacks(tmp_path: pathlib.Path) -> None:
+    dump = without_sizes(WITHOUT_REGIONS)
+    base, size = struct.unpack_from("<QI", ChangedDump.named(WITHOUT_REGIONS).stream(MODULES), 4)
+    headers = Pe("tiny.exe", 64, base, size, [Section(".text", 0x1000, 0x1000, 0x60000020)]).pieces()[0]
+    listed = dump.stream(MEMORY)
+    (count,) = struct.unpack_from("<I", listed)
+    added = struct.pack("<QII", base, len(headers), dump.append(headers))
+    dump.replace(MEMORY, struct.pack("<I", count + 1) + listed[4:] + added)
+    frame = frames(opened(dump, tmp_path / "process.dmp"))[0]
+    assert (frame["Symbol"], frame["Backing"]) == ("tiny+0x1af42", "image")

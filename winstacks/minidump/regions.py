@@ -23,6 +23,7 @@ from .decode.dumpfile import Minidump
 from .decode.memory import MemoryInfo, MemoryRange, memory_info_list
 from .decode.modules import module_list
 from .decode.threadstates import INCOMPLETE_REGIONS, mapped_files, thread_states
+from .modules import sized_modules
 
 FREE = 0x10000
 _COMMIT = 0x1000
@@ -65,7 +66,7 @@ class DumpRegions:
             (region.start, region.end, region) for region in _joined(infos)
         ]
         known += [(info.BaseAddress, info.BaseAddress + info.RegionSize, None) for info in infos]
-        for module in module_list(self._dump)[0]:
+        for module in sized_modules(self._image, self._dump)[0]:
             base = canonical(module.BaseOfImage)
             end = base + round_to_pages(module.SizeOfImage)
             known.append((base, end, Region(base, end, base, True, protection=None)))
