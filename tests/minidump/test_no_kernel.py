@@ -1,13 +1,15 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A process dump has no kernel: no row has a kernel's part."""
+"""A process dump has no kernel: no row has a kernel's part, and options of a kernel are refused."""
 
 from __future__ import annotations
 
 import pathlib
+from typing import Any
 
 import pytest
-from volatility3.plugins.minidump import callstacks, traces
+from volatility3.framework import exceptions
+from volatility3.plugins.minidump import callstacks, info, traces
 
 from tests.support.changeddumps import THREADS, ChangedDump
 from tests.support.processdumps import OpenedDump
@@ -36,3 +38,11 @@ def test_a_gap_is_of_user_mode(kept: int, said: str, tmp_path: pathlib.Path) -> 
     assert {row["Part"] for row in rows if said in row["Status"]} == {"user"}
     kinds = {row["Kind"] for _, row in changed.rows(traces.StackTraces) if said in row["Status"]}
     assert kinds == {"user"}
+
+
+@pytest.mark.parametrize("plugin", [callstacks.CallStacks, info.Info])
+def test_symbols_of_a_kernel_are_refused(plugin: Any, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / NAME
+    path.write_bytes(ChangedDump.named(NAME).bytes())
+    with pytest.raises(exceptions.RenderException, match="--kernel-symbols: the dump of a process has no"):
+        OpenedDump(path).rows(plugin, kernel_symbols=str(tmp_path / "none.json"))
