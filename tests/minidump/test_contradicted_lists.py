@@ -14,6 +14,7 @@ from volatility3.plugins.minidump import callstacks, tracefindings
 
 from tests.forge.pe import Pe, Section
 from tests.support.changeddumps import MEMORY, MODULES, ChangedDump
+from tests.support.only import only
 from tests.support.processdumps import OpenedDump
 
 MODULE_SIZE, NOT_CHECKED = 108, "not checked"
@@ -74,12 +75,10 @@ def test_two_threads_with_the_same_registers(tmp_path: pathlib.Path) -> None:
     tids = [struct.unpack("<I", dump.read(row, 4))[0] for row in (second, third)]
     dump.write(second + CONTEXT, dump.read(third + CONTEXT, 8))
     changed = opened(dump, tmp_path / "process.dmp")
-    stacks = [
-        row for depth, row in changed.rows(callstacks.CallStacks) if not depth and row["Part"] == "user"
-    ]
+    stacks = user_stacks(changed)
     doubted = [row["TID"] for row in stacks if "contradicted: ThreadContext" in row["Status"]]
     assert doubted == tids
-    (found,) = findings(changed, "stack_pivot")
+    found = only(findings(changed, "stack_pivot"))
     assert (found["TID"], found["Severity"], found["Confidence"]) == (tids[0], "low", "possible")
     assert "contradicted: ThreadContext" in found["Status"]
     assert "those of another thread" in found["Innocent"]

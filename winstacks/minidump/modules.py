@@ -134,7 +134,7 @@ class DumpModules:
 
 
 def sized_modules(image: Image, dump: Minidump) -> Tuple[List[MinidumpModule], Status]:
-    """Returns `module_list`; a module without a size has that of its headers in memory, if they are there."""
+    """Returns `module_list`. A module without a size gets SizeOfImage of its headers, if memory has them."""
     found, faults = module_list(dump)
     return [module if module.SizeOfImage else _sized(image, module) for module in found], faults
 

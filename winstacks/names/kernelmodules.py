@@ -55,7 +55,7 @@ def mark_overlaps(modules: Iterable[Module], shared: Iterable[int] = ()) -> List
     """Returns modules by address. Modules that overlap get a status, because real modules do not overlap.
 
     Args:
-        shared: bases that the lists give to two modules, of which `modules` has one
+        shared: bases that the lists give to two modules; `modules` has one of the two
     """
     ordered = sorted(modules, key=lambda module: module[:4])
     marked = set(shared)

@@ -303,7 +303,7 @@ def _kernel_start(image: Image) -> int:
 
 
 def _unsized(modules: Sequence[Module]) -> Iterator[Span]:
-    """Yields where a module without a size may be: from its base to that of the next one."""
+    """Yields where a module without a size may be: from its base to the next module's base."""
     place = UncertainPlace(UNSIZED)
     bases = sorted({module.base for module in modules})
     ends = dict(zip(bases, bases[1:]))
