@@ -51,7 +51,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     switches = _switches(stack, facts)
     innocent = NONE_KNOWN if switches is None else switches
     severity, confidence = MEDIUM if switches is None else LOW, LIKELY
-    if doubts_of(stack.status):
+    if doubts_of(stack.status) and not facts.image.kernel_stacks:
         severity, confidence, innocent = LOW, POSSIBLE, f"{_CONTRADICTED}; {innocent}"
     yield place_finding(stack, place, severity, confidence, evidence, innocent, stack.trace_id)
 
@@ -74,7 +74,7 @@ CHECK = Check(
     "The stack pointer of a thread is outside the limits in its TEB: the thread runs on memory that is not "
     "its stack.",
     "medium; low for runtimes that switch stacks, if a module outside Windows' folder is on the stack, and "
-    "if the Status of the stack is contradicted",
+    "in the dump of a process if the Status of the stack is contradicted",
     "Coroutines of programs and runtimes have stacks of their own, and some leave the TEB as it is.",
     "Look at the memory at the stack pointer with windows.vadinfo; windows.trapframes --tid shows the "
     "registers.",
