@@ -49,7 +49,7 @@ class MinidumpLayer(segmented.SegmentedLayer):
         """Returns the image of the process, without a kernel; see `image_of` of the library."""
         from winstacks.minidump import opened
 
-        return opened.image_of(self.context, self.name, config_path)
+        return opened.image_of(self.context, self.name, config_path, kernel_symbols)
 
     @property
     def minimum_address(self) -> int:

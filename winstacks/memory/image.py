@@ -206,6 +206,11 @@ class Image:
         """The name of the kernel's module, for Volatility's own plugins; empty without a kernel."""
         return self._kernel_module_name
 
+    @property
+    def kernel_stacks(self) -> bool:
+        """Whether threads may have stacks of the kernel: not in the dump of a process."""
+        return bool(self.table_name) or self.threads_only
+
     @functools.cached_property
     def page_count(self) -> int:
         """The number of pages of the image's files: limits on reading and keeping are proportional to it."""

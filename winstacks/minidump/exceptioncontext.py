@@ -43,9 +43,10 @@ class ExceptionContext:
         known = context_registers(self._image, data) is not None
         return SavedContext(self._image.machine, data) if known else None
 
-    def status_of(self, tid: int) -> Status:
-        """Returns the status of a thread: the exception it raised, and whether its registers are known."""
-        if self.stream is None or tid != self.stream.ThreadId:
+    @property
+    def status(self) -> Status:
+        """The status of the thread that raised it: the exception, and whether its registers are known."""
+        if self.stream is None:
             return NOTHING
         lost = None
         if self.saved() is None:
@@ -63,21 +64,30 @@ class ExceptionContext:
         tried, *where = self.stream.ExceptionInformation[:2] or (None,)
         return frozenset(map(self._image.machine.canonical, where) if tried == _EXECUTION else ())
 
-    def contexts(self, tid: int, own: SavedContext) -> List[SavedContext]:
-        """Returns the native registers of a thread, those at its exception first.
+    def contexts(self, own: SavedContext) -> List[SavedContext]:
+        """Returns the native registers of the thread that raised it, those at its exception first.
 
         Args:
             own: registers of the thread when the dump was written
         """
-        met = self.saved() if tid == self.tid else None
+        met = self.saved()
         if met is None or _same(*(context_registers(self._image, saved.data) for saved in (met, own))):
             return [own]
         return [met, own._replace(later=True)]
 
+    @property
+    def sp(self) -> Optional[int]:
+        """The stack pointer at the exception, None if the dump has no valid CONTEXT of it."""
+        met = self.saved()
+        return None if met is None else self._sp(met)
+
+    def _sp(self, saved: SavedContext) -> Optional[int]:
+        return (context_registers(self._image, saved.data) or {}).get(self._image.machine.sp_register)
+
     def stack(self, saved: SavedContext) -> Optional[Tuple[int, int]]:
         """Returns limits of a stack without others: the memory of the dump around the stack pointer, None if
         the dump lacks it."""
-        sp = (context_registers(self._image, saved.data) or {}).get(self._image.machine.sp_register)
+        sp = self._sp(saved)
         around = None if sp is None else range_at(self._ranges, sp)
         return None if around is None else (around.start, around.start + around.length)
 

@@ -14,7 +14,7 @@ from typing import Dict, List, Tuple
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import NOTHING, Status
 from ..memory.image import AddressSpace, Image
-from ..names.decode.pe import HeaderError, read_headers
+from ..names.decode.pe import HeaderError, Headers, read_headers
 from ..names.imagereader import ImageReader
 from ..names.loaderlists import LoaderDetails, LoaderEntry, LoaderList, LoaderLists
 from ..names.moduleindex import ModuleIndex
@@ -39,7 +39,7 @@ class DumpModules:
 
     @cached_property
     def _listed(self) -> Tuple[List[MinidumpModule], bool]:
-        found, faults = module_list(self._dump)
+        found, faults = sized_modules(self._image, self._dump)
         return found, not (faults or thread_states(self._dump).flags & INCOMPLETE_MODULES)
 
     @cached_property
@@ -117,10 +117,8 @@ class DumpModules:
         end = module.BaseOfImage + module.SizeOfImage
         if native is not Machine.AMD64 or end > Machine.I386.address_mask + 1:
             return native
-        memory = self._image.memory_of(str(self._image.layer.name), native.pointer_size)
-        base = module.BaseOfImage
         try:
-            number = read_headers(lambda rva, length: memory.read(base + rva, length)).machine
+            number = _headers(self._image, module).machine
             return Machine.I386 if number == Machine.I386.number else native
         except HeaderError:
             path = (module.ModuleName or "").lower()
@@ -133,3 +131,27 @@ class DumpModules:
         """Whether the dump lists the modules that run 32-bit programs."""
         names = ((module.ModuleName or "").lower().rsplit("\\", 1)[-1] for module in self._listed[0])
         return "wow64.dll" in names
+
+
+def sized_modules(image: Image, dump: Minidump) -> Tuple[List[MinidumpModule], Status]:
+    """Returns `module_list`. A module without a size gets SizeOfImage of its headers, if memory has them."""
+    found, faults = module_list(dump)
+    return [module if module.SizeOfImage else _sized(image, module) for module in found], faults
+
+
+def _sized(image: Image, module: MinidumpModule) -> MinidumpModule:
+    try:
+        return module._replace(SizeOfImage=_headers(image, module).size)
+    except HeaderError:
+        return module
+
+
+def _headers(image: Image, module: MinidumpModule) -> Headers:
+    """Returns the headers of a module in the process's memory.
+
+    Raises:
+        HeaderError: the dump lacks them, or they contradict themselves
+    """
+    memory = image.memory_of(str(image.layer.name), image.machine.pointer_size)
+    base = image.machine.canonical(module.BaseOfImage)
+    return read_headers(lambda rva, length: memory.read(base + rva, length))

@@ -8,7 +8,7 @@ image = image_of(context, layer_name)    # with the services that the dump provi
 
 from __future__ import annotations
 
-from typing import List, Tuple
+from typing import List, Optional, Tuple
 
 from volatility3.framework import interfaces
 
@@ -19,6 +19,7 @@ from ..memory.decode.machine import machine_of as machine_of_number
 from ..memory.decode.status import Status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
+from ..memory.tables import KernelSymbolsError
 from ..names.loaderlists import module_lists
 from ..names.unloaded import unloaded_modules
 from ..process.dynamictables import dynamic_tables
@@ -111,17 +112,26 @@ def _machine(dump: Minidump) -> Machine:
     return machine_of_number(found.number)
 
 
-def image_of(context: interfaces.context.ContextInterface, layer_name: str, config_path: str) -> Image:
+def image_of(
+    context: interfaces.context.ContextInterface,
+    layer_name: str,
+    config_path: str,
+    kernel_symbols: Optional[str] = None,
+) -> Image:
     """Returns the image of a dump: one process without a kernel.
 
     Args:
         config_path: path for the configuration of this project's symbol tables
+        kernel_symbols: the file that the user named, for which such a dump has no use
 
     Raises:
+        KernelSymbolsError: the user named a table of a kernel; the text is a sentence for users
         UnsupportedMachineError: the machine is not supported, or nothing in the dump shows it; the text is a
             sentence for users
         OtherSystemError: the dump is of another system than Windows; likewise
     """
+    if kernel_symbols:
+        raise KernelSymbolsError("--kernel-symbols: the dump of a process has no kernel")
     dump = dump_of(context, layer_name)
     image = Image.of_layer(context, layer_name, _machine(dump), config_path)
     process, modules, handles = DumpProcess(image, dump), DumpModules(image, dump), DumpHandles(image, dump)

@@ -41,6 +41,7 @@ from .decode.threads import (
     MinidumpThread,
     ThreadInfo,
     context,
+    doubted_members,
     has_thread_list,
     thread_info_list,
     thread_list,
@@ -68,6 +69,7 @@ class DumpProcess(Processes):
         self._dump = dump
         self._threads, self._list_status = thread_list(dump)
         self._no_list = not has_thread_list(dump)
+        self._doubted = doubted_members(self._threads)
         self._infos: Dict[int, ThreadInfo] = {info.ThreadId: info for info in thread_info_list(dump)[0]}
         self._exception = ExceptionContext(image, dump)
         self._states = thread_states(dump)
@@ -236,10 +238,24 @@ class DumpProcess(Processes):
             if choice.takes_thread(thread.ThreadId):
                 yield self._listed[place]
         tid, met = self._exception.tid, self._exception.saved()
-        unlisted = tid is not None and all(thread.ThreadId != tid for thread in self._threads)
+        unlisted = tid is not None and self._raised_at is None
         if tid is not None and unlisted and choice.takes_thread(tid) and met is not None:
-            stack, raised = self._exception.stack(met), self._exception.status_of(tid)
+            stack, raised = self._exception.stack(met), self._exception.status
             yield user_thread(self.native, tid, None, (met,), self.wow64, stack, status=raised)
+
+    @cached_property
+    def _raised_at(self) -> Optional[int]:
+        """The place of the thread that raised the exception, None if it is not listed.
+
+        If two have its ID, it is the one on whose stack the exception was; the first if that is unknown.
+        """
+        tid, sp = self._exception.tid, self._exception.sp
+        places = [place for place, thread in enumerate(self._threads) if thread.ThreadId == tid]
+        for place in places:
+            thread = self._threads[place]
+            if sp is not None and 0 <= sp - thread.StartOfMemoryRange < thread.Stack.DataSize:
+                return place
+        return places[0] if places else None
 
     def refused_places(self) -> FrozenSet[int]:
         """Returns the address at which the processor refused to execute; see `refused_places`."""
@@ -251,13 +267,14 @@ class DumpProcess(Processes):
 
     def _thread(self, place: int) -> Thread:
         """Returns a thread by its place in the dump's list."""
-        thread = self._threads[place]
+        thread, doubted = self._threads[place], self._doubted.get(place)
         info = self._infos.get(thread.ThreadId)
         flags = info.DumpFlags if info else 0
         saved, faults = context(self._dump, thread.ThreadContext)
         state = self._state(thread.ThreadId, self._image.machine)
         own = _with_state(SavedContext(self._image.machine, saved), state)
-        native = self._exception.contexts(thread.ThreadId, own)
+        raised = place == self._raised_at
+        native = self._exception.contexts(own) if raised else [own]
         contexts = [self._shadows.with_shadow(registers) for registers in native]
         if self.wow64 is not None:
             contexts += [narrow._replace(later=contexts[-1].later) for narrow in self._narrow(thread)]
@@ -271,11 +288,12 @@ class DumpProcess(Processes):
             (start, start + size) if size else self._exception.stack(own),
             (info.CreateTime or None) if info else None,
             status(
-                self._exception.status_of(thread.ThreadId),
+                self._exception.status if raised else None,
                 StatusCode.EMULATED if self._is_emulated else None,
                 StatusCode.TERMINATED if flags & EXITED_THREAD else None,
                 StatusCode.NOT_A_CONTEXT if flags & INVALID_CONTEXT and state is NO_STATE else None,
                 faults,
+                StatusItem(StatusCode.CONTRADICTED, None, doubted) if doubted else None,
             ),
         )
         start_address = info.StartAddress if info else None

@@ -13,7 +13,7 @@ Source of the constants: winnt.h (PAGE_*, MEM_*).
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from ..memory.decode.pagetable import round_to_pages
 from ..memory.decode.ranges import flatten
@@ -23,6 +23,7 @@ from .decode.dumpfile import Minidump
 from .decode.memory import MemoryInfo, MemoryRange, memory_info_list
 from .decode.modules import module_list
 from .decode.threadstates import INCOMPLETE_REGIONS, mapped_files, thread_states
+from .modules import sized_modules
 
 FREE = 0x10000
 _COMMIT = 0x1000
@@ -43,7 +44,11 @@ class DumpRegions:
 
     @cached_property
     def _paths(self) -> Dict[int, Optional[str]]:
-        modules = {module.BaseOfImage: module.ModuleName for module in module_list(self._dump)[0]}
+        names: Dict[int, Set[Optional[str]]] = {}
+        for module in module_list(self._dump)[0]:
+            names.setdefault(module.BaseOfImage, set()).add(module.ModuleName)
+        # Two modules at one base: the list contradicts itself, and names neither file.
+        modules = {base: next(iter(found)) if len(found) == 1 else None for base, found in names.items()}
         return {**modules, **mapped_files(self._dump)[0]}
 
     @cached_property
@@ -61,7 +66,7 @@ class DumpRegions:
             (region.start, region.end, region) for region in _joined(infos)
         ]
         known += [(info.BaseAddress, info.BaseAddress + info.RegionSize, None) for info in infos]
-        for module in module_list(self._dump)[0]:
+        for module in sized_modules(self._image, self._dump)[0]:
             base = canonical(module.BaseOfImage)
             end = base + round_to_pages(module.SizeOfImage)
             known.append((base, end, Region(base, end, base, True, protection=None)))

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Collection, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
+from typing import Collection, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from volatility3.framework import exceptions
 
@@ -51,10 +51,14 @@ class Module(NamedTuple):
         return self.file.rpartition(".")[0].lower()
 
 
-def mark_overlaps(modules: Iterable[Module]) -> List[Module]:
-    """Returns modules by address. Modules that overlap get a status, because real modules do not overlap."""
+def mark_overlaps(modules: Iterable[Module], shared: Iterable[int] = ()) -> List[Module]:
+    """Returns modules by address. Modules that overlap get a status, because real modules do not overlap.
+
+    Args:
+        shared: bases that the lists give to two modules; `modules` has one of the two
+    """
     ordered = sorted(modules, key=lambda module: module[:4])
-    marked: Set[int] = set()
+    marked = set(shared)
     furthest = None
     for module in ordered:
         if furthest is not None and module.base < furthest.end:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type
 
 from volatility3.framework import interfaces
 
@@ -19,7 +19,7 @@ from ..memory.decode.statusmeanings import Means
 from ..memory.image import AddressSpace, Image
 from ..process.sections import SectionView
 from . import moduleindex
-from .decode.pe import CodeView
+from .decode.pe import MAX_IMAGE, CodeView
 from .imagereader import ImageReader
 from .kernelmodules import KernelModules, Module
 from .loaderlists import module_lists
@@ -31,6 +31,7 @@ from .places import (
     NOT_CANONICAL,
     PRIVATE,
     UNMAPPED,
+    UNSIZED,
     UNTOLD,
     UNTOLD_AND_UNLISTED,
     USER,
@@ -134,13 +135,16 @@ class PlaceMap:
             spans.append((module.base, module.end, places[module.base]))
         read_name, private = self._modules.file_name, Place(PRIVATE)
         untold = Place(UNTOLD if process.lists_whole else UNTOLD_AND_UNLISTED)
+        untold_spans = [] if self._image.table_name else list(_unsized(process.modules))
         for vad in process.vads:
             place: AnyPlace = untold if vad.protection is None else private
             if vad.control_area:
                 place = MappedPlace(vad, read_name)
             if not listed and (vad.image or vad.protection is None):
                 place = UncertainPlace(NO_LIST)
-            spans.append((vad.start, vad.end, place))
+            known = spans if vad.protection is not None else untold_spans
+            known.append((vad.start, vad.end, place))
+        spans += untold_spans
         if not process.vads_whole:
             spans.append((0, self.halves.user_end, UncertainPlace(VADS_INCOMPLETE if listed else NO_LIST)))
         unloaded: List[Unloaded] = []
@@ -296,6 +300,17 @@ def _kernel_start(image: Image) -> int:
             f"addresses from {chosen:#x} on count as the kernel's"
         )
     return chosen
+
+
+def _unsized(modules: Sequence[Module]) -> Iterator[Span]:
+    """Yields where a module without a size may be: from its base to the next module's base."""
+    place = UncertainPlace(UNSIZED)
+    bases = sorted({module.base for module in modules})
+    ends = dict(zip(bases, bases[1:]))
+    for module in modules:
+        if not module.size:
+            furthest = module.base + MAX_IMAGE
+            yield module.base, min(furthest, ends.get(module.base, furthest)), place
 
 
 def _with_unloaded(current: List[Span], unloaded: Sequence[Unloaded]) -> List[Span]:

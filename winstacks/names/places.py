@@ -53,6 +53,8 @@ USER = Name("<user>", NONE, NOTHING, words.USER)
 LIST_INCOMPLETE = Name("<no-module>", NONE, status(StatusCode.MODULE_LIST_INCOMPLETE), NONE)
 NO_LIST = Name("<unknown>", NONE, status(StatusCode.MODULE_LIST_NOT_IN_THE_FILE), words.UNKNOWN)
 """An address in a dump that has no list of modules."""
+UNSIZED = NO_LIST._replace(status=status(StatusCode.MODULE_LIST_INCOMPLETE))
+"""An address behind the base of a module whose size is not in a dump: it may be in that module."""
 NOT_CANONICAL = Name("<unmapped>", NONE, status(StatusCode.NOT_CANONICAL), words.UNMAPPED)
 VADS_INCOMPLETE = Name("<unmapped>", NONE, status(StatusCode.VADS_INCOMPLETE), words.UNMAPPED)
 

@@ -72,6 +72,7 @@ class UserModules:
         ntdlls: Dict[Machine, Module] = {}
         loader_entries: Dict[int, Tuple[AddressSpace, LoaderEntry]] = {}
         lists_whole = True
+        shared: Set[int] = set()
         for half in halves:
             entries, complete = self._lists.process_modules(half)
             lists_whole = lists_whole and complete
@@ -84,6 +85,8 @@ class UserModules:
                 # If no image can begin at this base, or two modules have it, the entry may have been altered:
                 # its module may be one that only the VADs show.
                 lists_whole = lists_whole and not entry.base % GRANULARITY and entry.base not in bases
+                if entry.base in bases:
+                    shared.add(entry.base)
                 bases.add(entry.base)
                 size, size_fault = _module_size(entry, vads)
                 faults = status(faults, size_fault)
@@ -97,7 +100,7 @@ class UserModules:
             for module in self._unlisted_images(vads):
                 modules.setdefault(module.base, module)
         return ProcessModules(
-            mark_overlaps(modules.values()), vads, vads_whole, lists_whole, ntdlls, loader_entries
+            mark_overlaps(modules.values(), shared), vads, vads_whole, lists_whole, ntdlls, loader_entries
         )
 
     def section_view(self, module: Module, vads: Sequence[Region]) -> Optional[SectionView]:

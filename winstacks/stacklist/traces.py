@@ -279,7 +279,7 @@ class ThreadStacks:
         """
         walked: List[Tuple[CallStack, str]] = []
         if thread.unusable and not thread.ethread:
-            yield from self._gaps(thread, KERNEL)
+            yield from self._gaps(thread, *((KERNEL,) if self._image.kernel_stacks else ()))
             self._watch(thread, walked)
             return
         # A thread found only by a scan of physical memory has no address, and may be found twice.

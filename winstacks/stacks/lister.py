@@ -64,6 +64,7 @@ class StackLister:
         self._walkers = StackWalkers(image, symbolizer)
         self._user_stacks = image.service(UserStacks)
         self._contexts = TrapContexts(image, False)
+        self._part_of_none = KERNEL if image.kernel_stacks else USER
         self._make_kernel = partial(KernelWalks, image, symbolizer, self._walkers)
 
     @cached_property
@@ -96,7 +97,7 @@ class StackLister:
     def thread_stacks(self, thread: Thread) -> Iterator[CallStack]:
         """Yields the stacks of one thread."""
         if thread.unusable:
-            yield CallStack(thread, KERNEL, thread.space, (), thread.status)
+            yield CallStack(thread, self._part_of_none, thread.space, (), thread.status)
             return
         if thread.of_user_mode:
             yield from self._of_contexts(thread)

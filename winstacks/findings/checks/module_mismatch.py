@@ -51,6 +51,7 @@ _PROTECTOR = "the headers agree with the VAD: protectors of programs change the 
 _DAMAGED = "the loader's lists cannot be followed"
 
 _NO_LISTS = "the file has no list of modules"
+_ONE_LIST = "the file's list of modules contradicts itself, and MemoryInfoListStream does not decide"
 
 _COR20 = 0x48
 _OF_DOT_NET = ("clr", "coreclr", "mscorwks", "mono", "mono-2.0-sgen", "mono-2.0-bdwgc")
@@ -117,6 +118,11 @@ def _mismatch(
     known_module = facts.namer(space).module_at(place.at)
     if known_module is None and place.name.backing == UNKNOWN:
         facts.leave_out(NAME, _NO_LISTS, space.process)
+        return None
+    overlaps = known_module is None or has_status(place.name.status, StatusCode.OVERLAPS_ANOTHER_MODULE)
+    if overlaps and vad.protection is None:
+        # The region was made of the same list.
+        facts.leave_out(NAME, _ONE_LIST, space.process)
         return None
     if known_module is None:
         return _unlisted(space, place, vad, facts)

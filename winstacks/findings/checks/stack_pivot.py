@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Iterator, Optional
 
-from ...columns.words import IMAGE, LIKELY, LOW, MEDIUM, USER
+from ...columns.words import IMAGE, LIKELY, LOW, MEDIUM, POSSIBLE, USER
 from ...memory.decode.status import has_status
 from ...memory.decode.statuscodes import StatusCode
 from ...process.processlist import process_member
@@ -20,9 +20,10 @@ from ...process.userstacks import UserStacks
 from ...stacklist.stack import StackRecord
 from ..code.runtimes import is_go
 from ..facts import SWITCHING, CheckFacts
-from ..finding import NONE_KNOWN, Check, Finding, find_place, frame_places, place_finding
+from ..finding import NONE_KNOWN, Check, Finding, doubts_of, find_place, frame_places, place_finding
 
 _OWN = "a program or DLL outside Windows' folder, which may switch stacks for coroutines, is on the stack:"
+_CONTRADICTED = "registers or limits may be those of another thread: Status"
 
 
 def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
@@ -49,8 +50,10 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     evidence = f"Sp {sp:#x} {where}, the TEB says {said}; {facts.memory(stack.space, place.address)}"
     switches = _switches(stack, facts)
     innocent = NONE_KNOWN if switches is None else switches
-    severity = MEDIUM if switches is None else LOW
-    yield place_finding(stack, place, severity, LIKELY, evidence, innocent, stack.trace_id)
+    severity, confidence = MEDIUM if switches is None else LOW, LIKELY
+    if doubts_of(stack.status) and not facts.image.kernel_stacks:
+        severity, confidence, innocent = LOW, POSSIBLE, f"{_CONTRADICTED}; {innocent}"
+    yield place_finding(stack, place, severity, confidence, evidence, innocent, stack.trace_id)
 
 
 def _switches(stack: StackRecord, facts: CheckFacts) -> Optional[str]:
@@ -70,7 +73,8 @@ CHECK = Check(
     (USER,),
     "The stack pointer of a thread is outside the limits in its TEB: the thread runs on memory that is not "
     "its stack.",
-    "medium; low for runtimes that switch stacks, and if a module outside Windows' folder is on the stack",
+    "medium; low for runtimes that switch stacks, if a module outside Windows' folder is on the stack, and "
+    "in the dump of a process if the Status of the stack is contradicted",
     "Coroutines of programs and runtimes have stacks of their own, and some leave the TEB as it is.",
     "Look at the memory at the stack pointer with windows.vadinfo; windows.trapframes --tid shows the "
     "registers.",

@@ -421,7 +421,8 @@ class StatusCode(Enum):
         Means.ABSENT | Means.NAME_INCOMPLETE | Means.LIST_INCOMPLETE | Means.LOWERS_CONFIDENCE,
     )
     """The list of modules of the kernel or of a dump breaks off, or a part of MmUnloadedDrivers is not in the
-    image: `<no-module>` is not certain, and neither is `<private>` in a dump."""
+    image: `<no-module>` is not certain, and neither is `<private>` in a dump. `<unknown>`: the list gives a
+    module below the address no size."""
     MODULE_LIST_NOT_IN_THE_FILE = (
         "module list not in the file",
         Means.FRAMES_MISSING | Means.NAME_INCOMPLETE | Means.LIST_INCOMPLETE | Means.LOWERS_CONFIDENCE,

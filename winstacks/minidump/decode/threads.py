@@ -10,7 +10,7 @@ Source: "minidumpapiset.h", the structures named below.
 
 from __future__ import annotations
 
-from typing import Annotated, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Annotated, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ...memory.decode.declared import ADDRESS, STRING64, ULONG, ULONGLONG, Declared
 from ...memory.decode.status import NOTHING, Status, StatusItem, contradicted, naming, status
@@ -120,6 +120,36 @@ def thread_list(dump: Minidump) -> Tuple[List[MinidumpThread], Status]:
     listed, faults = listed_threads(dump)
     wrong = tuple(_contradicted(dump, listed)) if has_thread_list(dump) else ()
     return listed, status(faults, contradicted(*wrong))
+
+
+def doubted_members(listed: Sequence[MinidumpThread]) -> Dict[int, Tuple[str, ...]]:
+    """Returns the members that a thread shares with another, by the thread's place in the list.
+
+    No two threads have the same ID, TEB, stack or registers: which of the two has them is unknown.
+    """
+    values = {
+        "ThreadId": [(thread.ThreadId, 1) for thread in listed],
+        "Teb": [(thread.Teb, min(thread.Teb, 1)) for thread in listed],
+        "Stack": [(thread.StartOfMemoryRange, thread.Stack.DataSize) for thread in listed],
+        "ThreadContext": [(thread.ThreadContext.Rva, thread.ThreadContext.DataSize) for thread in listed],
+    }
+    found: Dict[int, Tuple[str, ...]] = {}
+    for member, sized in values.items():
+        for place in _sharing(sized):
+            found[place] = (*found.get(place, ()), member)
+    return found
+
+
+def _sharing(sized: Sequence[Tuple[int, int]]) -> Set[int]:
+    """Returns the places of ranges that overlap another; a range is (start, size), and size 0 is none."""
+    found: Set[int] = set()
+    furthest, reached = 0, 0
+    for start, size, place in sorted((start, size, place) for place, (start, size) in enumerate(sized)):
+        if size and start < reached:
+            found |= {furthest, place}
+        if size and start + size > reached:
+            furthest, reached = place, start + size
+    return found
 
 
 def _contradicted(dump: Minidump, listed: Sequence[MinidumpThread]) -> Iterator[str]:
