@@ -267,7 +267,7 @@ class DumpProcess(Processes):
 
     def _thread(self, place: int) -> Thread:
         """Returns a thread by its place in the dump's list."""
-        thread, doubted = self._threads[place], self._doubted.get(place)
+        thread, doubted = self._threads[place], self._doubted.get(place, ())
         info = self._infos.get(thread.ThreadId)
         flags = info.DumpFlags if info else 0
         saved, faults = context(self._dump, thread.ThreadContext)
@@ -293,7 +293,7 @@ class DumpProcess(Processes):
                 StatusCode.TERMINATED if flags & EXITED_THREAD else None,
                 StatusCode.NOT_A_CONTEXT if flags & INVALID_CONTEXT and state is NO_STATE else None,
                 faults,
-                StatusItem(StatusCode.CONTRADICTED, None, doubted) if doubted else None,
+                contradicted(*doubted),
             ),
         )
         start_address = info.StartAddress if info else None
