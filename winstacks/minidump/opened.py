@@ -16,7 +16,7 @@ from ..handles.lister import handle_events
 from ..memory import bulk
 from ..memory.decode.machine import Machine, UnsupportedMachineError
 from ..memory.decode.machine import machine_of as machine_of_number
-from ..memory.decode.status import Status
+from ..memory.decode.status import Status, numbers_of
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
 from ..memory.tables import KernelSymbolsError
@@ -81,9 +81,8 @@ def lacks(dump: Minidump) -> List[str]:
     streams = {stream.name for stream in dump.streams}
     words += [name for name in _EXPECTED if name not in streams]
     faults = memory(dump)[1]
-    memory_cut = sum(item.number or 0 for item in faults if item.code is StatusCode.BEYOND_THE_FILE)
     # The list of memory is a stream, too.
-    cut = max(dump.missing, memory_cut)
+    cut = max(dump.missing, numbers_of(faults, StatusCode.BEYOND_THE_FILE))
     return words + ([f"{cut} bytes at its end"] if cut else [])
 
 

@@ -20,7 +20,7 @@ from volatility3.framework import interfaces
 from ..handles.lister import handle_events
 from ..memory import bulk
 from ..memory.decode.machine import Machine
-from ..memory.decode.status import Status
+from ..memory.decode.status import Status, numbers_of
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
 from ..names.loaderlists import module_lists
@@ -86,7 +86,7 @@ def lacks(dump: TriageDump) -> List[str]:
         return ["the stack", "drivers", "process and thread", "all memory"]
     words = ["other threads", "the memory of processes", "the code of most drivers"]
     wanting = [name for name in ("CallStack", "Process", "Thread") if not dump.part(name).data]
-    cut = sum(item.number or 0 for item in dump.status if item.code is StatusCode.BEYOND_THE_FILE)
+    cut = numbers_of(dump.status, StatusCode.BEYOND_THE_FILE)
     return words + wanting + ([f"{cut} bytes at its end"] if cut else [])
 
 

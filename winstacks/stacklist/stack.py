@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Collection, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
 
 from ..columns.words import RECORDED, SCAN, TRAP
-from ..memory.decode.status import Status, has_status, status
+from ..memory.decode.status import Status, has_status, numbers_of, status
 from ..memory.decode.statuscodes import StatusCode, words_that
 from ..memory.decode.statusmeanings import Means
 from ..memory.image import AddressSpace
@@ -188,8 +188,7 @@ class StackRecord(NamedTuple):
     @property
     def missing(self) -> int:
         """The number of missing stacks for which the row stands, by their counts: at least one."""
-        counted = (item.number or 0 for item in self.status if item.code in _NUMBERS and self.counted is None)
-        return max(sum(counted), 1)
+        return max(0 if self.counted is not None else numbers_of(self.status, *_NUMBERS), 1)
 
     @property
     def doubts(self) -> Status:

@@ -47,7 +47,7 @@ ULONG = Annotated[int, "ULONG"]
 ULONGLONG = Annotated[int, "ULONGLONG"]
 ADDRESS = Annotated[int, "ADDRESS"]
 """An address of a process, as a number of 64 bits. Some writers sign-extend the addresses of 32-bit
-processes."""
+processes. Parameters of the exception in one real dump of Breakpad show it; in lists it is forged only."""
 MAYBE_ULONG = Annotated[Optional[int], "ULONG"]
 MAYBE_ULONGLONG = Annotated[Optional[int], "ULONGLONG"]
 """Numbers that a structure may have without a value."""

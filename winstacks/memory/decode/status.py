@@ -9,7 +9,7 @@ text; `text` makes the text for the column. An empty status means that no proble
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Tuple, Union
+from typing import Iterable, NamedTuple, Optional, Tuple, Union
 
 from .statuscodes import StatusCode
 
@@ -62,6 +62,11 @@ def contradicted(*members: str) -> Status:
 def has_status(items: Status, *words: StatusCode) -> bool:
     """Returns whether a status has one of several words."""
     return bool(items) and any(item.code in words for item in items)
+
+
+def numbers_of(items: Iterable[StatusItem], *words: StatusCode) -> int:
+    """Returns the sum of the numbers that several words of a status have."""
+    return sum(item.number or 0 for item in items if item.code in words)
 
 
 def text(items: Status) -> str:

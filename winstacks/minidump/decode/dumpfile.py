@@ -29,7 +29,7 @@ from typing import (
 
 from ...memory.decode.declared import ULONG, ULONGLONG, Declared
 from ...memory.decode.memory import ReadFile
-from ...memory.decode.status import NOTHING, Status, StatusItem, naming, status
+from ...memory.decode.status import NOTHING, Status, StatusItem, naming, numbers_of, status
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import unsigned
 from .writers import FOREIGN, LAST_OF_WINDOWS
@@ -229,9 +229,7 @@ class Minidump:
     def missing(self) -> int:
         """Number of bytes of the directory and of its streams that lie beyond the end of the file."""
         found = (self.status, *(stream.status for stream in self.streams))
-        return sum(
-            item.number or 0 for faults in found for item in faults if item.code is StatusCode.BEYOND_THE_FILE
-        )
+        return sum(numbers_of(faults, StatusCode.BEYOND_THE_FILE) for faults in found)
 
     def beyond(self, rva: int, size: int) -> int:
         """Returns the number of bytes of a range that lie beyond the end of the file."""

@@ -10,9 +10,10 @@ MDRawAssertionInfo). Measured: two dumps of Crashpad, of macOS and iOS, and ten 
 from __future__ import annotations
 
 import uuid
-from typing import Annotated, Dict, Iterator, List, NamedTuple, Optional
+from typing import Annotated, Iterator, List, NamedTuple, Optional
 
 from ...memory.decode.declared import ULONG, USHORT, Declared, Record
+from ...memory.decode.memo import Memo
 from ...memory.decode.status import Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import unsigned
@@ -194,15 +195,15 @@ class _Reader:
         self._left = MAX_ANNOTATIONS + 1
         self.missing = 0
         self.limited = False
-        self._values: Dict[int, Optional[bytes]] = {}
-        self._texts: Dict[int, Optional[str]] = {}
+        self._values: Memo[int, Optional[bytes]] = Memo(self._read)
+        self._texts: Memo[int, Optional[str]] = Memo(self._decoded)
         # Two values share no byte of the file.
         self._bytes_left = min(dump.size, MAX_TEXT)
 
     def simple(self, module: Optional[int], place: Location) -> Iterator[Annotation]:
         """Yields the pairs of a MinidumpSimpleStringDictionary."""
         for key, value in self._rows(place, _PAIR):
-            yield Annotation(module, "SimpleAnnotations", self._text(key), STRING_TYPE, self._bytes(value))
+            yield Annotation(module, "SimpleAnnotations", self._texts[key], STRING_TYPE, self._values[value])
 
     def of_modules(self, place: Location) -> Iterator[Annotation]:
         """Yields the annotations of all modules, from a MinidumpModuleCrashpadInfoList."""
@@ -213,10 +214,10 @@ class _Reader:
                 continue
             _, listed, simple, objects = _MODULE_INFO.decode(data)
             for (rva,) in self._rows(listed, COUNT):
-                yield Annotation(index, "ListAnnotations", "", STRING_TYPE, self._bytes(rva))
+                yield Annotation(index, "ListAnnotations", "", STRING_TYPE, self._values[rva])
             yield from self.simple(index, simple)
             for name, kind, _, value in self._rows(objects, _ANNOTATION):
-                yield Annotation(index, "AnnotationObjects", self._text(name), kind, self._bytes(value))
+                yield Annotation(index, "AnnotationObjects", self._texts[name], kind, self._values[value])
 
     def _rows(self, place: Location, form: Declared[Record]) -> Iterator[Record]:
         """Yields the entries of a list that is a 32-bit count and an array, MAX_ANNOTATIONS in all."""
@@ -233,13 +234,8 @@ class _Reader:
                 return
             yield form.decode(row)
 
-    def _bytes(self, rva: int) -> Optional[bytes]:
-        """Returns the bytes behind a 32-bit length: MinidumpUTF8String or MinidumpByteArray, read once."""
-        if rva not in self._values:
-            self._values[rva] = self._read(rva)
-        return self._values[rva]
-
     def _read(self, rva: int) -> Optional[bytes]:
+        """Returns the bytes behind a 32-bit length: MinidumpUTF8String or MinidumpByteArray."""
         size = unsigned(self._dump.read(rva, 4)) if rva else None
         if size is None or size > MAX_VALUE:
             return None
@@ -249,8 +245,6 @@ class _Reader:
         self._bytes_left -= size
         return self._dump.read(rva + 4, size)
 
-    def _text(self, rva: int) -> Optional[str]:
-        if rva not in self._texts:
-            data = self._bytes(rva)
-            self._texts[rva] = None if data is None else data.decode("utf-8", "backslashreplace")
-        return self._texts[rva]
+    def _decoded(self, rva: int) -> Optional[str]:
+        data = self._values[rva]
+        return None if data is None else data.decode("utf-8", "backslashreplace")

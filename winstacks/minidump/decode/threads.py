@@ -159,25 +159,18 @@ def _contradicted(dump: Minidump, listed: Sequence[MinidumpThread]) -> Iterator[
     infos = [info for info in thread_info_list(dump)[0] if not info.DumpFlags & _MAY_BE_LEFT_OUT]
     named = [info.ThreadId for info in infos] + [name.ThreadId for name in thread_names(dump)[0]]
     named += [] if exception is None else [exception.ThreadId]
-    if len(ids) < len(listed) or not ids.issuperset(named):
+    doubted = set().union(*doubted_members(listed).values())
+    if "ThreadId" in doubted or not ids.issuperset(named):
         yield "ThreadId"
     if exception is None and dump.stream(EXCEPTION) is not None:
         yield "ExceptionStream"
-    tebs = [thread.Teb for thread in listed if thread.Teb]
-    if len(set(tebs)) < len(tebs):
-        yield "Teb"
-    stacks = [
-        (thread.StartOfMemoryRange, thread.StartOfMemoryRange + thread.Stack.DataSize) for thread in listed
-    ]
-    if overlapping([stack for stack in stacks if stack[0] < stack[1]]):
-        yield "Stack"
+    yield from (member for member in ("Teb", "Stack") if member in doubted)
     # A writer may let the exception share the registers of its thread.
     places = [thread.ThreadContext for thread in listed if thread.ThreadContext.DataSize]
-    shared = len(set(places)) < len(places)
     places += [] if exception is None else [exception.ThreadContext]
     contexts = {(place.Rva, place.Rva + place.DataSize) for place in places if place.DataSize}
     sized = ((size, dump.available(rva, min(size, DECISIVE_BYTES))) for size, rva in set(places) if size)
-    if shared or overlapping(sorted(contexts)) or not sizes_agree(sized):
+    if "ThreadContext" in doubted or overlapping(sorted(contexts)) or not sizes_agree(sized):
         yield "ThreadContext"
 
 
