@@ -19,7 +19,7 @@ from .database import Database
 from .lake import Contents
 from .layout import FINDINGS, IMAGE, MANIFESTS, TABLES
 from .manifests import DONE
-from .sqltext import one_of, quoted, sql_list
+from .sqltext import chosen, one_of, quoted, sql_list
 
 MOST_NAMED = 5
 """The most failed or damaged images that are named; the others are counted."""
@@ -64,11 +64,11 @@ def stacks_of(
             f"({number}, {quoted(key)}, {sql_list(ids)}::VARCHAR[])" for number, key, ids in sought
         )
         every = [image_id for _, _, ids in sought for image_id in ids]
-        some = all(ids for _, _, ids in sought)
+        every_row = all(ids for _, _, ids in sought)
         sql = _HEADER.format(
             column=column,
             wanted=f"(VALUES {values}) AS wanted(Number, Sought, Ids)",
-            images=one_of("ImageId", dict.fromkeys(every)) if some else "true",
+            images=chosen("ImageId", dict.fromkeys(every) if every_row else None),
         )
         for row in database.rows(sql):
             number = row.pop("Number")
@@ -87,7 +87,7 @@ class Completeness:
     def __init__(self, database: Database, kinds: Sequence[str], searched: Optional[Sequence[str]]) -> None:
         self._database = database
         self._kinds = kinds or list(KINDS)
-        self._where = "true" if searched is None else one_of("ImageId", searched)
+        self._where = chosen("ImageId", searched)
         self._done = bool(database.images)
 
     def searched(self, table: str) -> Row:
@@ -147,8 +147,8 @@ class Completeness:
         return found
 
     def _count(self, table: str) -> int:
-        where = self._where if table != MANIFESTS else "true"
-        return int(self._database.value(f"SELECT count(*) FROM {table} WHERE {where}")) if self._done else 0
+        sql = f"SELECT count(*) FROM {table} WHERE {self._where}"
+        return int(self._database.value(sql)) if self._done else 0
 
     def _images(self, where: str) -> list[Row]:
         if not self._done:

@@ -8,24 +8,22 @@ has the name of a tool, both give the same rows.
 
 from __future__ import annotations
 
+import argparse
 import base64
 import binascii
 import contextlib
-import dataclasses
 import hashlib
 import itertools
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, Callable, Optional
+from collections.abc import Mapping
+from typing import Any, Optional
 
-from winstacks.columns.words import THREAD_KINDS
-
-from . import agent_facts, agent_forms, agent_words, findings, query_cli, questions, stacks, waits
+from . import agent_facts, agent_forms, agent_words, query_cli, stacks
 from .agent_forms import Row
 from .database import Database, query_whole
 from .lake import Contents, Lake
-from .layout import FINDINGS, FRAMES, IMAGE, MANIFESTS, TRACES, WAITS
 from .planning import WrongUseError
+from .query_cli import Ask
 from .questions import Question
 
 MOST_ROWS = 50
@@ -49,103 +47,53 @@ EMPTY = (
 Arguments = Mapping[str, Any]
 
 
-@dataclasses.dataclass(frozen=True)
-class Asked:
-    """A question, and what its answer is about.
-
-    Attributes:
-        table: the table that is searched
-        kinds: kinds of stacks that the answer is about; empty for all
-        images: ImageIds that are searched; None for all
-        has_stacks: whether a row is about a stack that the answer should show
-    """
-
-    question: Question
-    table: str
-    kinds: Sequence[str] = ()
-    images: Optional[Sequence[str]] = None
-    has_stacks: bool = True
+def _stack(options: argparse.Namespace, database: Database) -> Question:
+    return stacks.stack(options.trace_id, _group(database, options.image))
 
 
-def _images(given: Arguments, database: Database, most: int) -> Asked:
-    return Asked(questions.status(), MANIFESTS, has_stacks=False)
+def _stacks(options: argparse.Namespace, database: Database) -> Question:
+    images = _group(database, options.image)
+    return stacks.stacks(options.find, options.process, options.kind, options.unbacked, options.order, images)
 
 
-def _findings(given: Arguments, database: Database, most: int) -> Asked:
-    checks = images = None
-    if given["check"]:
-        checks = query_cli.checks_of(database, [given["check"]])
-    if given["host"]:
-        images = query_cli.images_of(database, [given["host"]])
-    question = findings.findings(given["severity"], given["unchecked"], checks, images, given["each"])
-    return Asked(question, FINDINGS, images=images)
+def _crash(options: argparse.Namespace, database: Database) -> Question:
+    return stacks.crashes(_group(database, options.image))
 
 
-def _stack(given: Arguments, database: Database, most: int) -> Asked:
-    images = _group(database, given["image"])
-    return Asked(stacks.stack(given["trace_id"], images), FRAMES, images=images)
-
-
-def _stacks(given: Arguments, database: Database, most: int) -> Asked:
-    images = _group(database, given["image"])
-    question = stacks.stacks(
-        given["find"], given["process"], given["kind"], given["unbacked"], given["order"], images
-    )
-    return Asked(question, TRACES, _kinds(given), images)
-
-
-def _rare(given: Arguments, database: Database, most: int) -> Asked:
-    by, max_hosts = given["by"], given["max_hosts"]
-    if by in questions.CRASH_KEYS:
-        return Asked(questions.rare_of_crashes(by, max_hosts, most), IMAGE, has_stacks=False)
-    question = questions.rare(by, _kinds(given), max_hosts, most, database.images, given["partial"])
-    return Asked(question, TRACES, _kinds(given))
-
-
-def _diff(given: Arguments, database: Database, most: int) -> Asked:
-    first, second = (query_cli.group(database, given[name]) for name in ("first", "second"))
-    question = questions.diff(first, second, given["by"], _kinds(given), given["partial"])
-    return Asked(question, TRACES, _kinds(given), list(dict.fromkeys((*first, *second))))
-
-
-def _waits(given: Arguments, database: Database, most: int) -> Asked:
-    question = waits.deadlocks() if given["deadlocks"] else waits.waits(given["idle"])
-    return Asked(question, WAITS, THREAD_KINDS)
-
-
-def _crash(given: Arguments, database: Database, most: int) -> Asked:
-    images = _group(database, given["image"])
-    return Asked(stacks.crashes(images), IMAGE, THREAD_KINDS, images)
-
-
-def _sql(given: Arguments, database: Database, most: int) -> Asked:
-    if len(given["query"]) > MOST_SQL:
+def _sql(options: argparse.Namespace, database: Database) -> Question:
+    if len(options.query) > MOST_SQL:
         raise WrongUseError(f"a query may have {MOST_SQL:,} letters")
-    if not database.is_select(given["query"]):
+    if not database.is_select(options.query):
         raise WrongUseError("a query is one SELECT statement")
-    return Asked(Question(given["query"]), "", has_stacks=False)
+    return Question(options.query)
 
 
 def _group(database: Database, text: str) -> Optional[list[str]]:
     return query_cli.group(database, text) if text else None
 
 
-def _kinds(given: Arguments) -> list[str]:
-    return [given["kind"]] if given["kind"] else []
-
-
-TOOLS: dict[str, Callable[[Arguments, Database, int], Asked]] = {
-    "images": _images,
-    "findings": _findings,
+TOOLS: dict[str, Ask] = {
+    "images": query_cli.ASKED["status"],
     "stack": _stack,
     "stacks": _stacks,
-    "rare": _rare,
-    "diff": _diff,
-    "waits": _waits,
     "crash": _crash,
     "sql": _sql,
+    **{name: query_cli.ASKED[name] for name in ("findings", "rare", "diff", "waits")},
 }
-"""The tools that query a lake: functions of arguments, database and the most rows that are needed."""
+"""The tools that query a lake: the questions of commands, and further ones."""
+
+
+def _options(arguments: Arguments, most: int) -> argparse.Namespace:
+    """Returns arguments as the options of a command, in which some can be repeated.
+
+    Args:
+        most: the most rows that are needed
+    """
+    given = {
+        name: list(filter(None, [value])) if name in ("check", "host", "kind") else value
+        for name, value in arguments.items()
+    }
+    return argparse.Namespace(**{**given, "limit": most})
 
 
 def answered(uri: str, tool: str, arguments: Arguments) -> Row:
@@ -169,20 +117,20 @@ def answered(uri: str, tool: str, arguments: Arguments) -> Row:
         # With one thread, rows that have no order come in the same order each time.
         threads = 1 if tool == "sql" else None
         with Database(lake, MEMORY, threads, contents) as database:
-            asked = TOOLS[tool](arguments, database, cursor.skip + cursor.limit + 1)
+            question = TOOLS[tool](_options(arguments, cursor.skip + cursor.limit + 1), database)
             answer.clear()
-            answer.update(_page(database, asked, cursor, contents))
+            answer.update(_page(database, question, cursor, contents))
 
     query_whole(lake, run)
     return {"about": ABOUT, "tool": tool, **answer}
 
 
-def _page(database: Database, asked: Asked, cursor: _Cursor, contents: Contents) -> Row:
+def _page(database: Database, question: Question, cursor: _Cursor, contents: Contents) -> Row:
     """Returns the rows behind a cursor, as many as fit, with the other parts of the answer."""
     rows: list[Row] = []
     shown: list[Row] = []
     room, more = MOST_BYTES, False
-    with contextlib.closing(database.rows(asked.question.sql)) as found:
+    with contextlib.closing(database.rows(question.sql)) as found:
         for row in itertools.islice(found, cursor.skip, cursor.skip + cursor.limit + 1):
             form = agent_forms.first_that_fits(row, room)
             if form is None and not rows:
@@ -193,9 +141,9 @@ def _page(database: Database, asked: Asked, cursor: _Cursor, contents: Contents)
             room -= agent_forms.size(form)
             rows.append(row)
             shown.append(form)
-    completeness = agent_facts.Completeness(database, asked.kinds, asked.images)
-    if asked.has_stacks:
-        behind = agent_facts.stacks_of(database, rows, asked.images)
+    completeness = agent_facts.Completeness(database, question.kinds, question.images)
+    if question.table:
+        behind = agent_facts.stacks_of(database, rows, question.images)
         for number, stack in behind.items():
             # The frames of one stack need it once.
             if stack != behind.get(number - 1):
@@ -207,15 +155,15 @@ def _page(database: Database, asked: Asked, cursor: _Cursor, contents: Contents)
         if image_id is not None
     }
     unread = completeness.unread(contents)
-    if asked.question.left_out and database.value(asked.question.left_out):
-        left_out = database.value(asked.question.left_out)
-        unread["left_out"] = asked.question.remarks.format(f"{left_out:,}")
+    left_out = database.value(question.left_out) if question.left_out else 0
+    if left_out:
+        unread["left_out"] = question.remarks.format(f"{left_out:,}")
     answer: Row = {
         "rows": shown,
         "next": cursor.behind(len(shown)) if more else None,
         "images": completeness.of_images(named),
         "more_images": max(len(named) - agent_facts.MOST_IMAGES, 0),
-        "searched": completeness.searched(asked.table),
+        "searched": completeness.searched(question.table),
         "unread": unread,
     }
     return answer if rows else {**answer, "empty": EMPTY}

@@ -16,7 +16,7 @@ from winstacks.memory.decode.text import counted, process_label, process_name
 from . import output
 from .database import Database
 from .layout import TABLES, TRACES
-from .sqltext import one_of
+from .sqltext import chosen
 
 ECS, FOLDED, JSONL, SPEEDSCOPE, TIMESKETCH = "ecs", "folded", "jsonl", "speedscope", "timesketch"
 
@@ -47,7 +47,7 @@ class Export:
         self._binaries = binaries
         self._database = database
         self._table = table
-        self._where = one_of("Kind", kinds) if kinds else "true"
+        self._where = chosen("Kind", kinds or None)
         self.messages: list[str] = []
         """Messages about left-out and truncated data, complete after all lines were written."""
 

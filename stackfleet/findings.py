@@ -9,8 +9,9 @@ from typing import Optional
 
 from winstacks.columns.words import CONFIDENCES, SEVERITIES
 
+from .layout import FINDINGS
 from .questions import Question
-from .sqltext import one_of, some
+from .sqltext import chosen, one_of, some
 
 _WORST = f"list_position({list(SEVERITIES)}, Severity)"
 _SUREST = f"list_position({list(CONFIDENCES)}, Confidence)"
@@ -67,7 +68,7 @@ FROM every
 GROUP BY Finding, Same
 ORDER BY Rank, Hosts, Sure, Finding, Same
 LIMIT {limit}"""
-    return Question(sql, f"{every} SELECT count(*) FROM (SELECT DISTINCT Finding, Same FROM every)")
+    return Question(sql, FINDINGS, f"{every} SELECT count(*) FROM (SELECT DISTINCT Finding, Same FROM every)")
 
 
 _FIRST = "Rank, Sure, Host, ImageId, PID, TID, Address"
@@ -99,8 +100,7 @@ def findings(
         per_image: whether each finding of each image is a row
     """
     severities = SEVERITIES[: SEVERITIES.index(severity) + 1]
-    of_checks = "true" if checks is None else one_of("Finding", checks)
-    of_images = "true" if image_ids is None else one_of("ImageId", image_ids)
+    of_checks, of_images = chosen("Finding", checks), chosen("ImageId", image_ids)
     where = one_of("Severity", severities) + (" OR Severity IS NULL" if unchecked else "")
     shown = f"""\
 WITH {_every(f"({where}) AND {of_checks}")}, spread AS (
@@ -127,10 +127,10 @@ FROM shown
 GROUP BY Finding, Same, Hosts
 ORDER BY min(Rank) NULLS LAST, Hosts, min(Sure), Finding, Same"""
     if unchecked:
-        return Question(sql)
+        return Question(sql, FINDINGS, images=image_ids)
     note = "Checks that could not run on an image: {} (--unchecked lists them)"
     left_out = f"SELECT count(*) FROM findings WHERE Severity IS NULL AND {of_checks} AND {of_images}"
-    return Question(sql, left_out, note)
+    return Question(sql, FINDINGS, left_out, note, images=image_ids)
 
 
 def _first(column: str) -> str:

@@ -35,20 +35,21 @@ RARE_MEMORY = "800MB"
 Add = Callable[..., argparse.ArgumentParser]
 """A function of name, function and help of a command, which adds it to the command line."""
 
+Ask = Callable[[argparse.Namespace, Database], Question]
+"""A function that returns the question that options ask."""
+
 
 def add_to(add: Add, count: Callable[[str], int]) -> None:
     """Adds the commands to a command line; `count` parses a number above 0."""
-    status = _command(add, "status", _status, "the state of each image, and why images failed")
+    status = _command(add, "status", "the state of each image, and why images failed")
     status.add_argument(
         "--verify",
         action="store_true",
         help="read all rows, and compare them with the digests in the manifests",
     )
-    sql = _command(add, "sql", _sql, "run a query; each table is a view, and so are manifests and hosts")
+    sql = _command(add, "sql", "run a query; each table is a view, and so are manifests and hosts")
     sql.add_argument("sql", metavar="SQL", help="the query; - reads standard input")
-    findings_command = _command(
-        add, "findings", _findings, "findings of all images: the worst first, then the rarest"
-    )
+    findings_command = _command(add, "findings", "findings of all images: the worst first, then the rarest")
     findings_command.add_argument(
         "--severity", choices=SEVERITIES, default=SEVERITIES[-1], help="lowest severity to list"
     )
@@ -69,18 +70,18 @@ def add_to(add: Add, count: Callable[[str], int]) -> None:
     findings_command.add_argument(
         "--unchecked", action="store_true", help="also list checks that could not run"
     )
-    rare = _command(add, "rare", _rare, "stacks that few hosts have, the rarest first")
+    rare = _command(add, "rare", "stacks that few hosts have, the rarest first")
     _of_stacks(rare, questions.CRASH_KEYS)
     rare.add_argument("--max-hosts", type=count, default=2, help="most hosts with a stack (default: 2)")
     rare.add_argument("--limit", type=int, default=50, help="most rows; 0 for all (default: 50)")
     rare.set_defaults(memory_limit=RARE_MEMORY)
-    differ = _command(add, "diff", _diff, "stacks that are new, gone or changed in count")
+    differ = _command(add, "diff", "stacks that are new, gone or changed in count")
     differ.add_argument("first", metavar="A", help="ImageIds, hosts, files or case=NAME, separated by commas")
     differ.add_argument("second", metavar="B", help="images to compare with A, in the same form")
     _of_stacks(differ)
 
     text = "what threads of all images wait for, and deadlocks: the worst first, then those on most hosts"
-    waits.add_to(_command(add, "waits", waits.asked, text))
+    waits.add_to(_command(add, "waits", text))
     _add_export(add)
     _add_report(add)
     agents.add_to(add)
@@ -227,10 +228,8 @@ def _name_versions(database: Database) -> None:
         )
 
 
-def _command(
-    add: Add, name: str, run: Callable[[argparse.Namespace, Database], Question], text: str
-) -> argparse.ArgumentParser:
-    command = add(name, lambda options: _answer(options, run), text)
+def _command(add: Add, name: str, text: str) -> argparse.ArgumentParser:
+    command = add(name, lambda options: _answer(options, name), text)
     command.add_argument("--format", choices=output.FORMATS, default=output.TABLE, help="output format")
     command.add_argument("--output", metavar="FILE", help="output file (default: standard output)")
     command.add_argument(
@@ -255,39 +254,31 @@ def _add_kind(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _answer(options: argparse.Namespace, run: Callable[[argparse.Namespace, Database], Question]) -> int:
+def _answer(options: argparse.Namespace, name: str) -> int:
     lake, failed = Lake(options.lake), False
     if getattr(options, "sql", "") == "-":
         options.sql = sys.stdin.read()
 
     def write(contents: Contents) -> None:
         with Database(lake, options.memory_limit, contents=contents) as database:
-            question = run(options, database)
+            question = ASKED[name](options, database)
             if options.show_sql:
                 say(database.script(question.sql).rstrip("\n"))
                 return
             table = database.table(question.sql)
             nonlocal failed
-            failed = run is _status and table.column("Status").to_pylist().count(DONE) < table.num_rows
+            failed = name == "status" and table.column("Status").to_pylist().count(DONE) < table.num_rows
             if database.reads_tables(question.sql):
                 _name_versions(database)
             left_out = database.value(question.left_out) if question.left_out else 0
             if left_out:
                 print(question.remarks.format(f"{left_out:,}"), file=sys.stderr)
             with opened(options.output) as stream:
-                output.write(table, options.format, stream, () if options.wide else _NARROW.get(run, ()))
+                output.write(table, options.format, stream, () if options.wide else _NARROW.get(name, ()))
 
     depth = Depth.CONTENT if getattr(options, "verify", False) else Depth.SIZE
     code = _of_whole_images(lake, write, depth)
     return exits.INCOMPLETE if failed else code
-
-
-def _status(options: argparse.Namespace, database: Database) -> Question:
-    return questions.status()
-
-
-def _sql(options: argparse.Namespace, database: Database) -> Question:
-    return Question(options.sql)
 
 
 def _findings(options: argparse.Namespace, database: Database) -> Question:
@@ -354,18 +345,28 @@ def _diff(options: argparse.Namespace, database: Database) -> Question:
     return questions.diff(first, second, options.by, options.kind, options.partial)
 
 
-_NARROW: dict[Callable[[argparse.Namespace, Database], Question], Sequence[str]] = {
-    _status: ("Status", "Path", "Rows", "Reason", "ReplacedBy"),
-    _rare: (
+ASKED: dict[str, Ask] = {
+    "status": lambda options, database: questions.status(),
+    "sql": lambda options, database: Question(options.sql),
+    "findings": _findings,
+    "rare": _rare,
+    "diff": _diff,
+    "waits": waits.asked,
+}
+"""The questions of commands."""
+
+_NARROW: dict[str, Sequence[str]] = {
+    "status": ("Status", "Path", "Rows", "Reason", "ReplacedBy"),
+    "rare": (
         *("Hosts", "Among", "Hostnames", "Count", "Unbacked", "Stack", "Processes", "KeyQuality"),
         *("BugCheck", "Driver", "Crashes", "Guessed", "BugChecks"),
     ),
-    _findings: (
+    "findings": (
         *("Severity", "Confidence", "Finding", "Hosts", "Host", "Hostnames", "PID", "Process", "Processes"),
         *("Symbol", "Evidence"),
     ),
-    waits.asked: waits.NARROW,
-    _diff: ("Change", "Kind", "Process", "CountBefore", "CountAfter", "Unbacked", "Stack"),
+    "waits": waits.NARROW,
+    "diff": ("Change", "Kind", "Process", "CountBefore", "CountAfter", "Unbacked", "Stack"),
 }
 """The columns of tables that are not wide: host, count and stack; keys come with --wide."""
 

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Optional
 
 from winstacks.columns.words import EXACT
 
-from .sqltext import one_of, quoted, some
+from .layout import IMAGE, MANIFESTS, TRACES
+from .sqltext import chosen, one_of, quoted, some
 
 KEYS = ("StackKey", "ShapeKey")
 CRASH_KEYS = ("Driver", "BugCheck")
@@ -27,16 +29,22 @@ SURE = f"KeyQuality = {quoted(EXACT)} AND NOT Incomplete"
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """A query, and a second query that counts the rows that the first leaves out.
+    """A query, a second query that counts the rows that the first leaves out, and what both are about.
 
     Attributes:
+        table: the table that is searched; empty if only the text of the query says it
         left_out: a query that returns a number; empty if nothing is left out
         remarks: message about that number, with {} in its place
+        kinds: kinds of stacks that are searched; empty for all
+        images: ImageIds that are searched; None for all
     """
 
     sql: str
+    table: str = ""
     left_out: str = ""
     remarks: str = ""
+    kinds: Sequence[str] = ()
+    images: Optional[Sequence[str]] = None
 
 
 def rare(by: str, kinds: Sequence[str], max_hosts: int, limit: int, images: int, partial: bool) -> Question:
@@ -54,8 +62,8 @@ def rare(by: str, kinds: Sequence[str], max_hosts: int, limit: int, images: int,
         partial: whether stacks without exact keys count
     """
     high, low = (f"{by[: -len('Key')]}{half}" for half in ("High", "Low"))
-    of_kind = f" AND {one_of('Kind', kinds)}" if kinds else ""
-    condition = f"{high} IS NOT NULL{of_kind}"
+    of_kind = chosen("Kind", kinds or None)
+    condition = f"{high} IS NOT NULL AND {of_kind}"
     where, of_stacks = (condition, "") if partial else (f"{condition} AND Sure", f" AND {SURE}")
     # On a tie, stacks with code outside any file come first, and then keys in the order of their text: halves
     # of keys are signed.
@@ -83,17 +91,17 @@ WITH {few}, {among}, ranked AS MATERIALIZED (
 )
 SELECT Hosts, Among, {_OF_STACKS}, Comparable, {quoted(EXACT)} AS KeyQuality, {by}, {_IMAGES}
 FROM (SELECT *, half({by}, 0) AS High, half({by}, 1) AS Low FROM traces SEMI JOIN found USING (ImageId)
-      WHERE {by} IS NOT NULL{of_kind}{of_stacks})
+      WHERE {by} IS NOT NULL AND {of_kind}{of_stacks})
 JOIN ranked USING (High, Low) JOIN hosts USING (ImageId)
 GROUP BY {by}, Hosts, Among, Comparable, Outside
 ORDER BY {order}, {by}"""
     if partial:
-        return Question(sql)
+        return Question(sql, TRACES, kinds=kinds)
     guessed = f"""\
 SELECT count(DISTINCT Host) AS Hosts, NULL::BIGINT AS Among, {_OF_STACKS}, false AS Comparable,
        'guessed' AS KeyQuality, {by}, {_IMAGES}
 FROM traces JOIN hosts USING (ImageId)
-WHERE {by} IS NOT NULL{of_kind} AND Unbacked > 0 AND NOT coalesce({SURE}, false)
+WHERE {by} IS NOT NULL AND {of_kind} AND Unbacked > 0 AND NOT coalesce({SURE}, false)
 GROUP BY {by} HAVING count(DISTINCT Host) <= {max_hosts}"""
     sql = f"""\
 SELECT * EXCLUDE (Place) FROM (
@@ -105,7 +113,7 @@ SELECT * EXCLUDE (Place) FROM (
         f"SELECT coalesce(sum(Stacks), 0)::BIGINT FROM keys "
         f"WHERE {condition} AND NOT Sure AND NOT coalesce(Unbacked, 0) > 0"
     )
-    return Question(sql, left_out, _NOT_EXACT)
+    return Question(sql, TRACES, left_out, _NOT_EXACT, kinds)
 
 
 _NAMES = "list_sort(list(DISTINCT HostText))"
@@ -281,7 +289,8 @@ SELECT {_NAMED} AS BugCheck, count(DISTINCT Host) AS Hosts, {among}, count(*) AS
 FROM crashes
 GROUP BY BugCheckCode, BugCheck
 HAVING count(DISTINCT Host) <= {max_hosts}
-ORDER BY Hosts, BugCheckCode{most}"""
+ORDER BY Hosts, BugCheckCode{most}""",
+            IMAGE,
         )
     return Question(
         f"""\
@@ -297,7 +306,8 @@ FROM met JOIN crashes USING (ImageId)
 WHERE Driver <> ''
 GROUP BY Driver, ModuleStamp, ModuleSize
 HAVING count(DISTINCT Host) <= {max_hosts}
-ORDER BY Hosts, Guessed, Frame, Driver, ModuleStamp{most}"""
+ORDER BY Hosts, Guessed, Frame, Driver, ModuleStamp{most}""",
+        IMAGE,
     )
 
 
@@ -318,7 +328,7 @@ def diff(
         kinds: kinds of the stacks; all when empty
         partial: whether stacks without exact keys count
     """
-    condition = f"{by} IS NOT NULL" + (f" AND {one_of('Kind', kinds)}" if kinds else "")
+    condition = f"{by} IS NOT NULL AND {chosen('Kind', kinds or None)}"
     where = condition if partial else f"{condition} AND {SURE}"
     counted = "a.Count IS DISTINCT FROM b.Count" if len(first) == len(second) == 1 else "false"
 
@@ -342,11 +352,12 @@ SELECT CASE WHEN a.Key IS NULL THEN 'new' WHEN b.Key IS NULL THEN 'gone' ELSE 'c
 FROM a FULL JOIN b USING (Kind, Process, Arch, Key)
 WHERE a.Key IS NULL OR b.Key IS NULL OR {counted}
 ORDER BY Change DESC, Unbacked DESC, Kind, Process, Arch, Key"""
+    both = list(dict.fromkeys((*first, *second)))
     if partial:
-        return Question(sql)
-    both = one_of("ImageId", dict.fromkeys((*first, *second)))
-    left_out = f"SELECT count(*) FROM traces WHERE {condition} AND {both} AND NOT ({SURE})"
-    return Question(sql, left_out, _NOT_EXACT)
+        return Question(sql, TRACES, kinds=kinds, images=both)
+    of_both = one_of("ImageId", both)
+    left_out = f"SELECT count(*) FROM traces WHERE {condition} AND {of_both} AND NOT ({SURE})"
+    return Question(sql, TRACES, left_out, _NOT_EXACT, kinds, both)
 
 
 def selected(selector: str) -> str:
@@ -380,5 +391,6 @@ FROM manifests LEFT JOIN (
     SELECT each AS image_id, list_sort(list(image_id)) AS ReplacedBy
     FROM (SELECT image_id, unnest(replaces) AS each FROM manifests) GROUP BY each
 ) USING (image_id)
-ORDER BY status = 'done', truncated IS NOT TRUE, path, image_id"""
+ORDER BY status = 'done', truncated IS NOT TRUE, path, image_id""",
+        MANIFESTS,
     )

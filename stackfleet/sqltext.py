@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Optional
 
 
 def quoted(text: str) -> str:
@@ -21,6 +22,11 @@ def one_of(column: str, values: Iterable[str]) -> str:
     """Returns the SQL condition that a column has one of several texts; it is false if there are none."""
     listed = ", ".join(map(quoted, values))
     return f"{column} IN ({listed})" if listed else "false"
+
+
+def chosen(column: str, values: Optional[Iterable[str]]) -> str:
+    """Returns the SQL condition that a column has one of several texts; true for any text if None."""
+    return "true" if values is None else one_of(column, values)
 
 
 def sql_rows(rows: Iterable[Sequence[str]], names: Sequence[str]) -> str:

@@ -8,10 +8,12 @@ import itertools
 from collections.abc import Sequence
 from typing import Optional
 
+from winstacks.columns.words import THREAD_KINDS
 from winstacks.memory.decode.text import symbol_globs
 
+from .layout import FRAMES, IMAGE, TRACES
 from .questions import Question
-from .sqltext import one_of, quoted
+from .sqltext import chosen, quoted
 
 ORDERS = {
     "unbacked": "coalesce(Unbacked, 0)",
@@ -22,19 +24,24 @@ ORDERS = {
 
 
 def stacks(
-    find: str, process: str, kind: str, unbacked: bool, order: str, image_ids: Optional[Sequence[str]]
+    find: str,
+    process: str,
+    kinds: Sequence[str],
+    unbacked: bool,
+    order: str,
+    image_ids: Optional[Sequence[str]],
 ) -> Question:
     """Returns stacks of all images.
 
     Args:
         find: glob for the Symbol of a frame, as `--find` of windows.traces; empty for all
         process: glob for the name of the process, or its PID; empty for all
-        kind: kind of the stacks; empty for all
+        kinds: kinds of the stacks; all when empty
         unbacked: whether only stacks with a frame outside any file are listed
         order: one of ORDERS
         image_ids: images whose stacks are listed; None for all
     """
-    conditions, found = ["true"], ""
+    conditions, found = [chosen("Kind", kinds or None), chosen("ImageId", image_ids)], ""
     if find:
         globs = itertools.chain(*symbol_globs(find.lower()))
         symbols = " OR ".join(f"lower(Symbol) GLOB {quoted(glob)}" for glob in globs)
@@ -45,43 +52,45 @@ def stacks(
             if process.isdecimal() and len(process) < 10
             else f"lower(Process) GLOB {quoted(process.lower())}"
         )
-    if kind:
-        conditions.append(one_of("Kind", [kind]))
     if unbacked:
         conditions.append("Unbacked > 0")
-    if image_ids is not None:
-        conditions.append(one_of("ImageId", image_ids))
     return Question(
         f"""\
 SELECT ImageId, TraceId, Kind, PID, Process, TID, Arch, OwnerName, Event, Count, Bytes, Depth, Unbacked,
        Guessed, Incomplete, KeyQuality, StackKey, ShapeKey, Status, Stack
 FROM traces{found}
 WHERE {" AND ".join(conditions)}
-ORDER BY {ORDERS[order]} DESC, ImageId, TraceId"""
+ORDER BY {ORDERS[order]} DESC, ImageId, TraceId""",
+        TRACES,
+        kinds=kinds,
+        images=image_ids,
     )
 
 
 def stack(trace_id: str, image_ids: Optional[Sequence[str]]) -> Question:
     """Returns the frames of a stack, the innermost first, in each image that has the TraceId."""
-    images = "" if image_ids is None else f" AND {one_of('ImageId', image_ids)}"
     return Question(
         f"""\
 SELECT ImageId, TraceId, Frame, Symbol, How, Source, Backing, Protection, Status, Address, ModulePath,
        ReturnRegister
-FROM frames WHERE TraceId = {quoted(trace_id)}{images}
-ORDER BY ImageId, Frame"""
+FROM frames WHERE TraceId = {quoted(trace_id)} AND {chosen("ImageId", image_ids)}
+ORDER BY ImageId, Frame""",
+        FRAMES,
+        images=image_ids,
     )
 
 
 def crashes(image_ids: Optional[Sequence[str]]) -> Question:
     """Returns the crashes of dumps: a row for each image that is one of a crash."""
-    images = "" if image_ids is None else f" AND {one_of('ImageId', image_ids)}"
     return Question(
         f"""\
 SELECT ImageId, HostText AS Host, InputKind, Completeness, CaptureTime, CrashCode, CrashName, CrashParameters,
        CrashAddress, CrashSymbol, CrashModule, CrashDriver, CrashPID, CrashProcess, CrashTID, CrashTraceId,
        CrashKey, CrashStack, Status
 FROM image JOIN hosts USING (ImageId)
-WHERE CrashCode IS NOT NULL{images}
-ORDER BY CaptureTime DESC NULLS LAST, ImageId"""
+WHERE CrashCode IS NOT NULL AND {chosen("ImageId", image_ids)}
+ORDER BY CaptureTime DESC NULLS LAST, ImageId""",
+        IMAGE,
+        kinds=THREAD_KINDS,
+        images=image_ids,
     )

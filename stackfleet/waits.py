@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import argparse
 
-from winstacks.columns.words import CHAIN_ENDS, ENDS_IDLE
+from winstacks.columns.words import CHAIN_ENDS, ENDS_IDLE, THREAD_KINDS
 
 from .database import Database
+from .layout import WAITS
 from .questions import Question
 from .sqltext import quoted, some, sql_list
 
@@ -68,7 +69,7 @@ WHERE {where}
 GROUP BY WaitsFor, Name, ChainEnd, lower(Process), Function
 ORDER BY list_position({sql_list(list(CHAIN_ENDS))}, ChainEnd), Hosts DESC, Threads DESC, WaitsFor, Name,
          Processes, Function"""
-    return Question(sql)
+    return Question(sql, WAITS, kinds=THREAD_KINDS)
 
 
 def deadlocks() -> Question:
@@ -89,4 +90,4 @@ FROM cycles JOIN (SELECT ImageId, Deadlock, Evidence FROM waits WHERE TID IS NUL
      USING (ImageId, Deadlock)
 GROUP BY Cycle
 ORDER BY Hosts DESC, Number DESC, Cycle"""
-    return Question(sql)
+    return Question(sql, WAITS, kinds=THREAD_KINDS)
