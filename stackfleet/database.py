@@ -8,6 +8,7 @@ with Database(Lake(folder)) as database:
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import tempfile
@@ -21,7 +22,8 @@ from .columns import ROW, SCHEMAS, TIME, UNITED
 from .lake import DAMAGED, Contents, Depth, Lake, LakeError
 from .layout import IMAGE, MANIFESTS, TABLES
 from .manifests import DONE, SQL_TYPES
-from .sqltext import one_of, quoted, sql_list, sql_rows
+from .output import plain
+from .sqltext import chosen, one_of, quoted, sql_list, sql_rows
 from .store import within
 from .storeerrors import StoreError
 
@@ -96,6 +98,15 @@ class SqlError(Exception):
         self.of_files = isinstance(error, (duckdb.Error, OSError)) and not isinstance(error, _OF_QUERY)
 
 
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """Turns the errors of DuckDB, and of the files that it reads, into a SqlError."""
+    try:
+        yield
+    except (duckdb.Error, pa.ArrowException, OSError, StoreError) as error:
+        raise SqlError(error) from error
+
+
 class Database:
     """The views of a lake (a context). A query can read the rows of its views, and no file.
 
@@ -132,29 +143,26 @@ class Database:
         self._views.clear()
 
     def __enter__(self) -> Database:
-        self._temporary = tempfile.TemporaryDirectory(prefix="stackfleet-")
-        self._connection = duckdb.connect()
-        try:
-            for statement in (
-                *self._settings,
-                # Otherwise DuckDB would put this folder into the current one.
-                f"SET temp_directory = {quoted(self._temporary.name)}",
-                "SET enable_external_access = false",
-                "SET lock_configuration = true",
-                HALF,
-                TOTAL,
-            ):
-                self._connection.execute(statement)
-            counted = f"SELECT count(*) FROM {MANIFESTS} WHERE status = {quoted(DONE)}"
-            self.images = self.value(counted)
-        except duckdb.Error as error:
-            self.__exit__()
-            raise SqlError(error) from error
+        with contextlib.ExitStack() as contexts:
+            temporary = contexts.enter_context(tempfile.TemporaryDirectory(prefix="stackfleet-"))
+            self._connection = contexts.enter_context(duckdb.connect())
+            with _explained():
+                for statement in (
+                    *self._settings,
+                    # Otherwise DuckDB would put this folder into the current one.
+                    f"SET temp_directory = {quoted(temporary)}",
+                    "SET enable_external_access = false",
+                    "SET lock_configuration = true",
+                    HALF,
+                    TOTAL,
+                ):
+                    self._connection.execute(statement)
+            self.images = self.value(f"SELECT count(*) FROM {MANIFESTS} WHERE status = {quoted(DONE)}")
+            self._contexts = contexts.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._connection.close()
-        self._temporary.cleanup()
+        self._contexts.close()
 
     def script(self, sql: str) -> str:
         """Returns a query with the views that it needs, to run in DuckDB's own command line."""
@@ -181,11 +189,9 @@ class Database:
             LakeError: the lake has no image that is done
             SqlError: DuckDB rejects the query
         """
-        try:
+        with _explained():
             reader = self._relation(sql).to_arrow_reader(ROWS)
             return within(reader, reader.schema)
-        except (duckdb.Error, pa.ArrowException, OSError, StoreError) as error:
-            raise SqlError(error) from error
 
     def rows(self, sql: str) -> Generator[dict[str, Any], None, None]:
         """Yields the rows of a query as plain values; few are held at a time.
@@ -195,11 +201,8 @@ class Database:
         Raises:
             LakeError, SqlError: see `table`; the query may fail after rows were yielded
         """
-        try:
-            for batch in self._relation(sql).to_arrow_reader(ROWS):
-                yield from batch.to_pylist()
-        except (duckdb.Error, OSError) as error:
-            raise SqlError(error) from error
+        with _explained():
+            yield from plain(self._relation(sql).to_arrow_reader(ROWS))
 
     def is_select(self, sql: str) -> bool:
         """Returns whether a text is one SELECT statement.
@@ -207,10 +210,8 @@ class Database:
         Raises:
             SqlError: it is no SQL
         """
-        try:
+        with _explained():
             statements = self._connection.extract_statements(sql)
-        except duckdb.Error as error:
-            raise SqlError(error) from error
         return [statement.type for statement in statements] == [duckdb.StatementType.SELECT]
 
     def value(self, sql: str) -> Any:
@@ -221,15 +222,13 @@ class Database:
         wanted = self._wanted(sql)
         if MANIFESTS not in wanted and not self.images:
             raise LakeError(f"{self._uri}: no image of this lake is done (stackfleet status shows why)")
-        try:
+        with _explained():
             for name in wanted:
                 if name not in self._views:
                     self._views.add(name)
                     for statement in self._view(name, self._rows):
                         self._connection.execute(statement)
             relation = self._connection.sql(sql)
-        except duckdb.Error as error:
-            raise SqlError(error) from error
         if relation is None:
             raise SqlError(ValueError("this statement is not a query: it returns no rows"))
         return relation
@@ -261,8 +260,7 @@ class Database:
             yield _HOSTS
             return
         damaged = [(item.image_id, item.reason) for item in self.contents.damaged]
-        only = self.contents.only
-        these = "true" if only is None else one_of("ImageId", only)
+        these = chosen("ImageId", self.contents.only)
         if name == MANIFESTS:
             source = f"(SELECT * FROM {rows(MANIFESTS)} WHERE {these})"
             yield _MANIFESTS.format(source=source, damaged=sql_rows(damaged, ("damaged_id", "problem")))

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from .columns import ROW, schema_of
 from .manifests import Manifest
 from .store import Snapshot, within
-from .storeerrors import StoreError
+from .storeerrors import StoreError, first_line
 
 
 class RowDigest:
@@ -109,7 +109,7 @@ def _batches(snapshot: Snapshot, table: str, names: Sequence[str], faults: dict[
             try:
                 yield from snapshot.of_files([file]).scanner(columns=list(names)).to_batches()
             except (pa.ArrowException, OSError, ValueError) as error:
-                faults[file.path] = f"it cannot be read: {str(error).splitlines()[0]}"
+                faults[file.path] = f"it cannot be read: {first_line(error)}"
 
 
 def compared(

@@ -27,7 +27,7 @@ from .layout import CACHE, MANIFESTS, RUNS, TABLES
 from .manifests import DONE, Manifest, ManifestError, parsed, written
 from .sqltext import one_of, quoted
 from .store import LOG, Snapshot, Store, within
-from .storeerrors import ConflictError, StoreError
+from .storeerrors import ConflictError, StoreError, first_line
 from .together import of_name
 from .writer import BATCH, table_paths
 
@@ -342,9 +342,7 @@ class Lake:
             scanner = dataset.scanner(columns=MANIFEST_SCHEMA.names, filter=condition)
             return within(scanner.to_batches(), scanner.projected_schema)
         except (pa.ArrowException, OSError, StoreError) as error:
-            raise LakeError(
-                f"{self.uri}: its manifests cannot be read: {str(error).splitlines()[0]}"
-            ) from error
+            raise LakeError(f"{self.uri}: its manifests cannot be read: {first_line(error)}") from error
 
     @staticmethod
     def _readable(snapshot: Snapshot) -> Snapshot:
@@ -356,7 +354,7 @@ class Lake:
                 if rows != file.rows:
                     faults[file.path] = f"{rows:,} rows, but {file.rows:,} in the log"
             except (pa.ArrowException, OSError, ValueError) as error:
-                faults[file.path] = f"it cannot be read: {str(error).splitlines()[0]}"
+                faults[file.path] = f"it cannot be read: {first_line(error)}"
         return snapshot.without(faults)
 
 

@@ -15,9 +15,10 @@ import pathlib
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any, Optional
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from .planning import WrongUseError
@@ -41,11 +42,17 @@ def write(table: Any, form: str, stream: IO[bytes], narrow: Sequence[str] = ()) 
         table: an Arrow table
         form: one of FORMATS
         narrow: columns of an aligned table, whose lines are cut to WIDTH; empty for all columns as they are
+
+    Raises:
+        WrongUseError: the format has no form for a value
     """
     if form == PARQUET:
         # Parquet needs the position in the file, which a pipe lacks.
         buffer = io.BytesIO()
-        pq.write_table(table, buffer, compression="zstd")
+        try:
+            pq.write_table(table, buffer, compression="zstd")
+        except pa.ArrowException as error:
+            raise WrongUseError(f"a column has no form in Parquet, convert it to a text: {error}") from error
         stream.write(buffer.getbuffer())
         return
     if narrow and form == TABLE:
@@ -57,9 +64,22 @@ def write(table: Any, form: str, stream: IO[bytes], narrow: Sequence[str] = ()) 
 
 
 def rows(table: Any) -> Iterator[dict[str, Any]]:
-    """Yields rows as plain values, reading one batch at a time."""
-    for batch in table.to_batches(max_chunksize=_ROWS):
-        yield from batch.to_pylist()
+    """Yields rows as plain values, reading one batch at a time; see `plain`."""
+    return plain(table.to_batches(max_chunksize=_ROWS))
+
+
+def plain(batches: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """Yields rows of record batches as plain values.
+
+    Raises:
+        WrongUseError: a value has no plain form, such as a time behind the year 9999
+    """
+    for batch in batches:
+        try:
+            values = batch.to_pylist()
+        except (OverflowError, ValueError) as error:
+            raise WrongUseError(f"a value cannot be shown, convert it to a text: {error}") from error
+        yield from values
 
 
 def json_line(row: dict[str, Any]) -> str:

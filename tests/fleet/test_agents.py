@@ -278,6 +278,11 @@ def test_a_query_is_short_and_so_are_its_rows(lake: pathlib.Path) -> None:
         ask(lake, "sql", query=f"SELECT {wide} FROM (SELECT repeat('x', 600) AS a)")
 
 
+def test_a_time_that_no_calendar_has_is_no_answer(lake: pathlib.Path) -> None:
+    with pytest.raises(WrongUseError, match="date value out of range"):
+        ask(lake, "sql", query="SELECT 'infinity'::TIMESTAMP FROM manifests")
+
+
 def test_columns_and_words_have_meanings() -> None:
     how = only(agent_words.explained("how")["columns"])
     assert how["words"]["scan"].startswith("a guess")

@@ -230,6 +230,22 @@ def test_sql(lake: pathlib.Path) -> None:
     assert "Traceback" not in bad.stderr
 
 
+@pytest.mark.parametrize(
+    ("query", "form", "reason"),
+    [
+        *[("TIMESTAMP '20000-01-01'", form, "date value out of range") for form in ("table", "csv", "jsonl")],
+        ("DATE '-4000-01-01'", "jsonl", "date value out of range"),
+        ("INTERVAL 3 MONTH", "parquet", "no form in Parquet"),
+    ],
+)
+def test_a_value_that_no_format_has_is_a_message(
+    query: str, form: str, reason: str, lake: pathlib.Path
+) -> None:
+    done = called("sql", lake, f"SELECT {query} FROM manifests", "--format", form)
+    assert done.returncode == 2
+    assert reason in done.stderr
+
+
 def test_a_lake_without_a_done_image(tmp_path: pathlib.Path) -> None:
     new_lake = fleetlakes.new_lake(tmp_path / "lake")
     assert called("status", new_lake.uri).returncode == 2
