@@ -124,10 +124,11 @@ def token_info_list(dump: Minidump) -> Tuple[List[TokenInfo], Status]:
             break
         found.append(_TOKEN_HEADER.decode(row))
         position += element_header + found[-1].TokenSize
-    rest, fewer = count > len(found), count == len(found) and position + element_header <= end
+    rest, limited = count > len(found), len(found) == MAX_TOKENS
+    fewer = count == len(found) and position + element_header <= end
     return found, status(
         stream,
         naming(StatusCode.FEWER_THAN_THE_STREAM, "TokenListEntries") if fewer else None,
-        StatusCode.LIMIT if rest and len(found) == MAX_TOKENS else None,
-        naming(StatusCode.MORE_THAN_THE_STREAM, "TokenListEntries") if rest else None,
+        StatusCode.LIMIT if rest and limited else None,
+        naming(StatusCode.MORE_THAN_THE_STREAM, "TokenListEntries") if rest and not limited else None,
     )

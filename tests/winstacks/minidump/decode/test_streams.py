@@ -216,6 +216,23 @@ def test_a_count_that_is_too_large(kind: int, offset: int, form: str, member: st
     assert [len(list_(dump)[0]) for list_ in LISTS] == [len(list_(dump_of(full()))[0]) for list_ in LISTS]
 
 
+@pytest.mark.parametrize(
+    ("module", "most", "list_", "kind", "offset"),
+    [
+        (functions, "MAX_TABLES", functions.function_tables, 13, 16),
+        (handles, "MAX_TOKENS", handles.token_info_list, 19, 4),
+    ],
+)
+def test_what_is_behind_the_limit_is_not_judged(
+    module: Any, most: str, list_: Any, kind: int, offset: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Entries have lengths of their own: whether the stream has the others is unknown."""
+    dump = damaged(offset_of(kind) + offset, struct.pack("<I", 2))
+    monkeypatch.setattr(module, most, 1)
+    found, faults = list_(dump)
+    assert (len(found), faults) == (1, status(StatusCode.LIMIT))
+
+
 @pytest.mark.parametrize(("kind", "offset"), [(12, 4), (14, 4), (16, 4), (17, 4), (18, 4)])
 def test_an_entry_that_is_too_small(kind: int, offset: int) -> None:
     dump = damaged(offset_of(kind) + offset, struct.pack("<I", 3))
