@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from typing import Any, Callable, Optional
 
 from . import exits
+from .arguments import port, seconds, size
 from .child_process import ANSWERER, OFTEN, ChildProcess
 from .lake import Lake
 from .planning import WrongUseError
@@ -41,14 +42,12 @@ class AnswerError(Exception):
 
 def add_to(add: Callable[..., argparse.ArgumentParser]) -> None:
     """Adds the command to a command line."""
-    from .cli import seconds, size
-
     command = add(
         "mcp", serve, "answer programs that ask about a lake, with the Model Context Protocol; read-only"
     )
     command.add_argument(
         "--http",
-        type=_port,
+        type=port,
         metavar="PORT",
         help="serve HTTP on 127.0.0.1 instead of standard input and output; 0 for a free port. The "
         f"environment variable {TOKEN} has the token that clients must send; without it a new one is printed",
@@ -59,12 +58,6 @@ def add_to(add: Callable[..., argparse.ArgumentParser]) -> None:
     command.add_argument(
         "--memory", type=size, default=size("2G"), help="limit of resident memory of an answer (default: 2G)"
     )
-
-
-def _port(text: str) -> int:
-    if not (text.isdecimal() and int(text) < 1 << 16):
-        raise argparse.ArgumentTypeError(f"{text} is not a port")
-    return int(text)
 
 
 def serve(options: argparse.Namespace) -> int:

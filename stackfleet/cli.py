@@ -8,7 +8,6 @@ import argparse
 import dataclasses
 import io
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -19,9 +18,10 @@ from typing import Any, Optional
 from winstacks.memory.decode.text import counted
 
 from . import exits, provenance, query_cli
+from .arguments import count, seconds, shard, size, whole
 from .job import Custody, Limits, Reading
 from .lake import Depth, Lake, LakeError
-from .output import say
+from .output import say, tell
 from .planning import (
     Inputs,
     Plan,
@@ -34,9 +34,6 @@ from .planning import (
     plan,
 )
 
-_SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_TIMES = {"": 1, "s": 1, "m": 60, "h": 3600}
-
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Runs a command; returns the exit code."""
@@ -48,10 +45,10 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         options = _parser().parse_args(arguments)
         return int(options.command(options))
     except (LakeError, WrongUseError) as error:
-        print(f"stackfleet: {error}", file=sys.stderr)
+        tell(f"stackfleet: {error}")
         return exits.WRONG_USE
     except KeyboardInterrupt:
-        print("stackfleet: interrupted", file=sys.stderr)
+        tell("stackfleet: interrupted")
         return exits.INTERRUPTED
     except BrokenPipeError:
         # The reader of the output closed it early.
@@ -70,41 +67,6 @@ def quoted(path: str) -> str:
     return subprocess.list2cmdline([path]) if os.name == "nt" else shlex.quote(path)
 
 
-def quantity(units: dict[str, int], text: str) -> float:
-    """Returns the value of a number with a unit, such as `90m` or `2G`."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([a-z]?)i?b?", text.strip().lower())
-    if not match or match[2] not in units or not float(match[1]):
-        raise argparse.ArgumentTypeError(
-            f"{text} is not a number above 0, alone or followed by one of {' '.join(filter(None, units))}"
-        )
-    return float(match[1]) * units[match[2]]
-
-
-def seconds(text: str) -> float:
-    """Returns the seconds of a time such as `90m`."""
-    return quantity(_TIMES, text)
-
-
-def size(text: str) -> int:
-    """Returns the bytes of a size such as `2G`."""
-    return int(quantity(_SIZES, text))
-
-
-def count(text: str) -> int:
-    """Returns a number above 0."""
-    if not text.isdigit() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
-    return int(text)
-
-
-def shard(text: str) -> tuple[int, int]:
-    """Returns the numbers of a part such as `2/8`."""
-    match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
-    if not match or not 1 <= int(match[1]) <= int(match[2]):
-        raise argparse.ArgumentTypeError(f"{text} is not a part such as 2/8")
-    return int(match[1]), int(match[2])
-
-
 def _parser() -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = _Parser(
         prog="stackfleet",
@@ -121,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
         return command
 
     _add_run(add("run", _run, "read memory images, and write their tables to a lake", lake=False))
-    query_cli.add_to(add, count)
+    query_cli.add_to(add)
     forget = add("forget", _forget, "remove images from a lake: their manifests and rows")
     forget.add_argument("images", nargs="+", metavar="IMAGE", help="complete ImageId, path, or file name")
     add("compact", _compact, "merge the many files of a lake into few, which are faster to query")
@@ -147,7 +109,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     limits = run.add_argument_group("limits for an image; its process is killed beyond them")
     limits.add_argument("--timeout", type=seconds, help="time limit in seconds, or such as 90m or 2h")
     limits.add_argument("--memory", type=size, help="limit of resident memory, such as 4G")
-    limits.add_argument("--retries", type=int, default=0, help="number of further attempts after a failure")
+    limits.add_argument("--retries", type=whole, default=0, help="number of further attempts after a failure")
     run.add_argument(
         "--shard",
         type=shard,
@@ -213,10 +175,9 @@ def _opened(uri: str, create: bool = False) -> Lake:
     lake = Lake(uri, create)
     lake.contents()
     for name in lake.torn:
-        print(
+        tell(
             f"stackfleet: {name}, a commit of this lake, is torn and left out, as after a power failure: its "
-            "images are read again",
-            file=sys.stderr,
+            "images are read again"
         )
     return lake
 
@@ -246,11 +207,9 @@ def _run(options: argparse.Namespace) -> int:
     # Commands that query a lake need none of this, and start faster without it.
     from .joining import CheckFailedError, RefusedError, checked
 
-    if options.retries < 0:
-        raise WrongUseError(f"--retries must be 0 or more, not {options.retries}")
     inputs, settings = find_inputs(options.images, options.shard), _settings(options)
     for path, why in inputs.unread.items():
-        print(f"stackfleet: {provenance.shown(path)} {why}", file=sys.stderr)
+        tell(f"stackfleet: {provenance.shown(path)} {why}")
     try:
         lake = _opened(options.lake, create=True)
         try:
@@ -263,9 +222,9 @@ def _run(options: argparse.Namespace) -> int:
     where = quoted(options.lake)
     if missing:
         number = _images(missing, "is", "are")
-        print(f"{number} not done. The reasons: stackfleet status {where}", file=sys.stderr)
+        tell(f"{number} not done. The reasons: stackfleet status {where}")
     if cut:
-        print(f"{_images(cut, 'is', 'are')} truncated: stackfleet status {where}", file=sys.stderr)
+        tell(f"{_images(cut, 'is', 'are')} truncated: stackfleet status {where}")
     return exits.INCOMPLETE if missing or cut or inputs.unread else exits.DONE
 
 
@@ -290,7 +249,7 @@ def _read(
         cut += progress.cut
         if progress.unrecorded:
             number = _images(progress.unrecorded, "is", "are")
-            print(f"{number} not recorded in the lake; the next run reads again", file=sys.stderr)
+            tell(f"{number} not recorded in the lake; the next run reads again")
         lake.compact(needed=True)
     return missing, cut
 
@@ -304,22 +263,18 @@ def _report_plan(planned: Plan, lake: str) -> None:
     """Reports the images that are skipped or read again, and the faults of the lake."""
     where = quoted(lake)
     if planned.done:
-        print(f"{_images(planned.done, 'was', 'were')} done before", file=sys.stderr)
+        tell(f"{_images(planned.done, 'was', 'were')} done before")
     if planned.failed:
         failed = _images(len(planned.failed), "has", "have")
-        print(f"{failed} failed before: --retry-failed tries again", file=sys.stderr)
+        tell(f"{failed} failed before: --retry-failed tries again")
     for reason, number in planned.again.items():
-        print(f"{_images(number, 'is', 'are')} read again: {reason}", file=sys.stderr)
+        tell(f"{_images(number, 'is', 'are')} read again: {reason}")
     for path, image_ids in planned.replaced.items():
         for image_id in image_ids:
             forget = f"stackfleet forget {where} {image_id}"
-            print(
-                f"{path} has new content. The rows of its old content, {image_id}, stay until: {forget}",
-                file=sys.stderr,
-            )
+            tell(f"{path} has new content. The rows of its old content, {image_id}, stay until: {forget}")
     if planned.damaged:
-        print(
+        tell(
             f"{_images(len(planned.damaged), 'is', 'are')} damaged, and this run does not read "
-            f"{'it' if len(planned.damaged) == 1 else 'them'}: stackfleet status {where}",
-            file=sys.stderr,
+            f"{'it' if len(planned.damaged) == 1 else 'them'}: stackfleet status {where}"
         )

@@ -137,8 +137,12 @@ class Database:
         if threads:
             self._settings.append(f"SET threads = {threads}")
 
-    def narrow(self, image_ids: Sequence[str]) -> None:
-        """Restricts the views to some images: one connection serves many images faster than many do."""
+    def narrow(self, image_ids: Optional[Sequence[str]]) -> None:
+        """Restricts the views to some images: one connection serves many images faster than many do.
+
+        Args:
+            image_ids: None for all images again
+        """
         self.contents = Contents(self.contents.snapshot, self.contents.damaged, image_ids)
         self._views.clear()
 

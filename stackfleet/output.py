@@ -229,6 +229,11 @@ def replace(temporary: pathlib.Path, path: pathlib.Path) -> None:
     os.replace(temporary, path)
 
 
+def tell(text: str) -> None:
+    """Writes a line to standard error."""
+    print(text, file=sys.stderr)
+
+
 def say(text: str) -> None:
     """Writes lines to standard output.
 

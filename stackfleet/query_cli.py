@@ -16,13 +16,14 @@ from winstacks.columns.words import KINDS, SEVERITIES
 from winstacks.memory.decode.text import counted
 
 from . import agents, exits, findings, output, questions, waits
+from .arguments import count, whole
 from .database import Database, NothingLeftError, SqlError, query_whole
 from .export import LINES, Export
 from .job import Reading
 from .lake import Contents, Depth, Lake
 from .layout import TABLES, TRACES
 from .manifests import DONE
-from .output import opened, say
+from .output import opened, say, tell
 from .planning import WrongUseError, folders, given_folders
 from .questions import KEYS, Question
 
@@ -39,8 +40,8 @@ Ask = Callable[[argparse.Namespace, Database], Question]
 """A function that returns the question that options ask."""
 
 
-def add_to(add: Add, count: Callable[[str], int]) -> None:
-    """Adds the commands to a command line; `count` parses a number above 0."""
+def add_to(add: Add) -> None:
+    """Adds the commands to a command line."""
     status = _command(add, "status", "the state of each image, and why images failed")
     status.add_argument(
         "--verify",
@@ -73,7 +74,7 @@ def add_to(add: Add, count: Callable[[str], int]) -> None:
     rare = _command(add, "rare", "stacks that few hosts have, the rarest first")
     _of_stacks(rare, questions.CRASH_KEYS)
     rare.add_argument("--max-hosts", type=count, default=2, help="most hosts with a stack (default: 2)")
-    rare.add_argument("--limit", type=int, default=50, help="most rows; 0 for all (default: 50)")
+    rare.add_argument("--limit", type=whole, default=50, help="most rows; 0 for all (default: 50)")
     rare.set_defaults(memory_limit=RARE_MEMORY)
     differ = _command(add, "diff", "stacks that are new, gone or changed in count")
     differ.add_argument("first", metavar="A", help="ImageIds, hosts, files or case=NAME, separated by commas")
@@ -121,10 +122,8 @@ def _report(options: argparse.Namespace) -> int:
 
     def write(contents: Contents) -> None:
         with Database(lake, options.memory_limit, contents=contents) as database:
-            chosen = _chosen(database, options.images)
-        report = Report(lake, where, options.memory_limit, contents, chosen)
-        report.write()
-        with Database(lake, options.memory_limit, contents=contents) as database:
+            report = Report(database, where, _chosen(database, options.images))
+            report.write()
             _name_versions(database)
         without = report.images - len(report.paged)
         more = f"; {without:,} without pages of their own (--images)" if without else ""
@@ -169,7 +168,7 @@ def _export(options: argparse.Namespace) -> int:
                 stream.write(line.encode("utf-8", "replace") + b"\n")
             stream.flush()
             for message in export.messages:
-                print(message, file=sys.stderr)
+                tell(message)
 
     # Rows already written to standard output cannot be withdrawn: damaged files are looked for before.
     depth = Depth.SIZE if options.output else Depth.FORM
@@ -204,13 +203,10 @@ def _of_whole_images(
 def _name(contents: Contents) -> None:
     """Prints the names of the images that are left out."""
     for image in contents.damaged[:MOST_NAMED]:
-        print(f"stackfleet: left out: {image.called}: {image.reason}", file=sys.stderr)
+        tell(f"stackfleet: left out: {image.called}: {image.reason}")
     more = len(contents.damaged) - MOST_NAMED
     if more > 0:
-        print(
-            f"stackfleet: left out: {counted(more, 'more image')}: stackfleet status names them",
-            file=sys.stderr,
-        )
+        tell(f"stackfleet: left out: {counted(more, 'more image')}: stackfleet status names them")
 
 
 def _name_versions(database: Database) -> None:
@@ -220,11 +216,10 @@ def _name_versions(database: Database) -> None:
     other = f"SELECT Schema, count(*) FROM image WHERE Schema <> {SCHEMA} GROUP BY ALL ORDER BY ALL"
     counted = database.table(other)
     for version, images in zip(*(column.to_pylist() for column in counted.columns)):
-        print(
+        tell(
             f"stackfleet: tables of version {version}, not "
             f"{SCHEMA}: {images:,} of {database.images:,} images; the columns that they lack are empty. "
-            "'stackfleet run' reads these images again",
-            file=sys.stderr,
+            "'stackfleet run' reads these images again"
         )
 
 
@@ -272,7 +267,7 @@ def _answer(options: argparse.Namespace, name: str) -> int:
                 _name_versions(database)
             left_out = database.value(question.left_out) if question.left_out else 0
             if left_out:
-                print(question.remarks.format(f"{left_out:,}"), file=sys.stderr)
+                tell(question.remarks.format(f"{left_out:,}"))
             with opened(options.output) as stream:
                 output.write(table, options.format, stream, () if options.wide else _NARROW.get(name, ()))
 

@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Writes the pages of a lake, one for all images and one for each. It needs the plugins.
 
-report = Report(lake, place("out"))
-report.write()
+with Database(lake) as database:
+    Report(database, place("out")).write()
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from winstacks.html.lists import MAX_FINDINGS, Frames, PageLists
 from . import findings, questions
 from .database import Database
 from .imagepage import OF_FRAMES, card, image_pages, of_check, together
-from .lake import Contents, Lake
 from .manifests import DONE
 from .output import whole_file
 from .sqltext import quoted
@@ -75,8 +74,7 @@ class Report:
     """Writes the pages of a lake.
 
     Args:
-        memory: memory limit of DuckDB; see `Database`
-        contents: images of the lake; None for all
+        database: views of the images, which it narrows to some
         chosen: ImageIds of the images with pages of their own; None for the questions.MOST_PAGES worst
 
     Attributes:
@@ -84,16 +82,8 @@ class Report:
         paged: ImageIds of the images with pages of their own
     """
 
-    def __init__(
-        self,
-        lake: Lake,
-        where: Place,
-        memory: Optional[str] = None,
-        contents: Optional[Contents] = None,
-        chosen: Optional[Collection[str]] = None,
-    ) -> None:
-        self._lake, self._where, self._memory = lake, where, memory
-        self._contents = lake.contents() if contents is None else contents
+    def __init__(self, database: Database, where: Place, chosen: Optional[Collection[str]] = None) -> None:
+        self._database, self._where = database, where
         self._manifests: list[Manifest] = []
         self._by_id: dict[str, Manifest] = {}
         self._lists = PageLists()
@@ -114,27 +104,27 @@ class Report:
             raise OSError(errno.ELOOP, "a link, not a folder", str(folder))
         folder.mkdir(parents=True, exist_ok=True)
         parts: dict[str, Any] = {}
-        with Database(self._lake, self._memory, contents=self._contents) as database:
-            self._manifests = list(database.rows(_IMAGES))
-            self._by_id = {manifest["image_id"]: manifest for manifest in self._manifests}
-            self.images = sum(manifest["status"] == DONE for manifest in self._manifests)
-            self.failed = len(self._manifests) - self.images
-            if self.images:
-                self._read_hosts(database)
-                self.paged = set(self._worst_images() if self._chosen is None else self._chosen)
-                parts = self._of_all(database)
+        self._manifests = list(self._database.rows(_IMAGES))
+        self._by_id = {manifest["image_id"]: manifest for manifest in self._manifests}
+        self.images = sum(manifest["status"] == DONE for manifest in self._manifests)
+        self.failed = len(self._manifests) - self.images
         if self.images:
+            self._read_hosts()
+            self.paged = set(self._worst_images() if self._chosen is None else self._chosen)
+            parts = self._of_all()
             self._write_images()
         data = {"lake": self._images_part(), **parts, "texts": self._lists.data()["texts"]}
         _write(self._where.first, "Stacks of many images", data)
 
-    def _read_hosts(self, database: Database) -> None:
-        for row in database.rows(
+    def _read_hosts(self) -> None:
+        for row in self._database.rows(
             "SELECT ImageId, Host, CaptureTime, KernelBuild, Arch FROM image JOIN hosts USING (ImageId)"
         ):
             self._hosts[row["ImageId"]] = row
         severities: dict[str, dict[str, int]] = {}
-        for row in database.rows("SELECT ImageId, Severity, count(*) AS Count FROM findings GROUP BY ALL"):
+        for row in self._database.rows(
+            "SELECT ImageId, Severity, count(*) AS Count FROM findings GROUP BY ALL"
+        ):
             severities.setdefault(row["ImageId"], {})[row["Severity"]] = row["Count"]
         for image_id, host in self._hosts.items():
             host["Severities"] = severities.get(image_id, {})
@@ -145,30 +135,28 @@ class Report:
         done.sort(key=lambda manifest: _worst(self._image(manifest)))
         return [manifest["image_id"] for manifest in done[: questions.MOST_PAGES]]
 
-    def _of_all(self, database: Database) -> dict[str, Any]:
+    def _of_all(self) -> dict[str, Any]:
         question = findings.found(MAX_FINDINGS, MAX_PLACES, MAX_NAMES)
-        rows = list(database.rows(question.sql))
-        stacks = self._stacks(database, [row["Places"][0] for row in rows])
+        rows = list(self._database.rows(question.sql))
+        stacks = self._stacks([row["Places"][0] for row in rows])
         for row in rows:
             first = row["Places"][0]
             frames = stacks.get((first["ImageId"], first["TraceId"]), ())
             self._lists.finding({**card(first, frames), **self._spread(row)}, of_check(row["Finding"]))
-        for row in database.rows(_UNCHECKED):
+        for row in self._database.rows(_UNCHECKED):
             evidence = f"{row['Evidence']} ({row['Images']} of {self.images} images)"
             self._lists.unchecked(row["Finding"], evidence)
-        total = database.value(question.left_out)
-        return {"findings": self._lists.findings(total), "rare": self._rare_part(database)}
+        total = self._database.value(question.left_out)
+        return {"findings": self._lists.findings(total), "rare": self._rare_part()}
 
-    def _stacks(
-        self, database: Database, places: Iterable[Mapping[str, Any]]
-    ) -> dict[tuple[str, str], Frames]:
+    def _stacks(self, places: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Frames]:
         """Returns the frames of the stacks of findings, by ImageId and TraceId."""
         keys = dict.fromkeys((item["ImageId"], item["TraceId"]) for item in places if item["TraceId"])
         if not keys:
             return {}
         pairs = ", ".join(f"({quoted(image_id)}, {quoted(trace_id)})" for image_id, trace_id in keys)
         stacks: dict[tuple[str, str], list[tuple[str, bool, bool]]] = {}
-        for row in database.rows(_STACKS.format(pairs=pairs)):
+        for row in self._database.rows(_STACKS.format(pairs=pairs)):
             stack = stacks.setdefault((row["ImageId"], row["TraceId"]), [])
             stack.append((row["Shown"], bool(row["Guess"]), row["Backing"] in UNBACKED))
         return {key: self._lists.frames(stack) for key, stack in stacks.items()}
@@ -193,12 +181,12 @@ class Report:
         back = [self._address(self._where.folder, self._where.first), "All images"]
         paged = [manifest for manifest in self._manifests if manifest["image_id"] in self.paged]
         paged.sort(key=operator.itemgetter("image_id"))
-        with Database(self._lake, self._memory, contents=self._contents) as database:
-            for manifests in together(paged):
-                database.narrow([manifest["image_id"] for manifest in manifests])
-                for manifest, parts in image_pages(database, manifests):
-                    image_id = manifest["image_id"]
-                    _write(self._page(image_id), f"Stacks of {self._called(image_id)}", {"up": back, **parts})
+        for manifests in together(paged):
+            self._database.narrow([manifest["image_id"] for manifest in manifests])
+            for manifest, parts in image_pages(self._database, manifests):
+                image_id = manifest["image_id"]
+                _write(self._page(image_id), f"Stacks of {self._called(image_id)}", {"up": back, **parts})
+        self._database.narrow(None)
 
     def _images_part(self) -> dict[str, Any]:
         """Returns the list of images: failed images first, then the worst findings."""
@@ -235,12 +223,14 @@ class Report:
             "page": self._link(image_id) if host and image_id in self.paged else None,
         }
 
-    def _rare_part(self, database: Database) -> dict[str, Any]:
+    def _rare_part(self) -> dict[str, Any]:
         """Returns the part with rare stacks, as `stackfleet rare` lists them."""
-        question = questions.rare(questions.KEYS[0], (), MAX_HOSTS, MAX_RARE + 1, database.images, False)
-        rows = list(database.rows(question.sql))
+        question = questions.rare(
+            questions.KEYS[0], (), MAX_HOSTS, MAX_RARE + 1, self._database.images, False
+        )
+        rows = list(self._database.rows(question.sql))
         notes = []
-        left_out = database.value(question.left_out)
+        left_out = self._database.value(question.left_out)
         if left_out:
             notes.append(f"{question.remarks.format(f'{left_out:,}').partition(' (')[0]}.")
         if len(rows) > MAX_RARE:

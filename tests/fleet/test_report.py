@@ -13,6 +13,7 @@ import pytest
 from volatility3.plugins.windows import tracereport
 
 from stackfleet import imagepage, questions, report
+from stackfleet.database import Database
 from stackfleet.lake import Lake, NewImage
 from tests.forge import context, sample, vol
 from tests.support import fleetlakes, grid, pagedata
@@ -396,7 +397,8 @@ def test_images_with_the_worst_findings_have_pages(
     company: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(questions, "MOST_PAGES", 2)
-    report.Report(Lake(str(company / "lake")), report.place(str(tmp_path))).write()
+    with Database(Lake(str(company / "lake"))) as database:
+        report.Report(database, report.place(str(tmp_path))).write()
     assert names(tmp_path) == {"index.html", "image-i29.html", "image-i00.html"}
     note = only(pagedata.data(tmp_path / "index.html")["lake"]["notes"])
     assert note.startswith("2 of 30 images have pages of their own: those with the worst findings.")
@@ -406,7 +408,8 @@ def test_images_that_are_read_together_keep_their_own_rows(
     lake: pathlib.Path, pages: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(imagepage, "MOST_ROWS", 1)
-    report.Report(Lake(str(lake)), report.place(str(tmp_path))).write()
+    with Database(Lake(str(lake))) as database:
+        report.Report(database, report.place(str(tmp_path))).write()
     assert names(tmp_path) == names(pages)
     for path in pages.iterdir():
         assert path.read_text() == (tmp_path / path.name).read_text()
