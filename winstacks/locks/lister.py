@@ -4,13 +4,12 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from ..columns import words
+from ..memory.decode.memo import KeptLists
 from ..memory.decode.status import has_status
 from ..memory.decode.statuscodes import StatusCode
-from ..memory.decode.structure import MissingMemberError
 from ..memory.image import AddressSpace, Image
 from ..tracedb.creators import MAX_DATABASES, CreatorTraces
 from ..tracedb.decode.recorded import NO_STACK, RecordedStack
@@ -22,32 +21,19 @@ from .decode.criticalsection import LockRecord
 from .lock import Listed, Lock
 from .resources import Resources
 
-vollog = logging.getLogger(__name__)
-
-
 MAX_KEPT = 1 << 16
-"""The most locks that are kept: if a list brings more, all lists before it are forgotten."""
+"""The most locks that are kept."""
 
 
 class KnownLocks:
     """The locks of each address space, listed once; made as `image.service(KnownLocks)`."""
 
     def __init__(self, _: Image) -> None:
-        self._lists: Dict[AddressSpace, Tuple[Listed, ...]] = {}
-        self._room = MAX_KEPT
+        self._lists: KeptLists[AddressSpace, Listed] = KeptLists(MAX_KEPT)
 
-    def of_space(
-        self, space: AddressSpace, make: Callable[[AddressSpace], Iterable[Listed]]
-    ) -> Tuple[Listed, ...]:
+    def of_space(self, space: AddressSpace, make: Callable[[AddressSpace], Iterable[Listed]]) -> List[Listed]:
         """Returns the locks of an address space."""
-        if space not in self._lists:
-            listed = tuple(make(space))
-            if len(listed) > self._room:
-                self._lists.clear()
-                self._room = MAX_KEPT
-            self._lists[space] = listed
-            self._room -= len(listed)
-        return self._lists[space]
+        return self._lists.get(space, lambda: (list(make(space)), True))[0]
 
 
 class LockLister:
@@ -56,12 +42,7 @@ class LockLister:
     def __init__(self, image: Image, databases: Databases) -> None:
         self._known = image.service(KnownLocks)
         self.ntdlls = databases.ntdlls
-        self._resources: Optional[Resources] = None
-        try:
-            self._resources = Resources(image)
-        except MissingMemberError as error:
-            if image.table_name:
-                vollog.warning(f"The kernel's resources cannot be read: {error}")
+        self._resources = image.attempt(lambda: Resources(image))
         self._sections = CriticalSections(image, databases.ntdlls, databases.wide_indices)
         self._creators = CreatorTraces(databases)
         # The kernels of 3.50 to 5.2 before SP1 report no index (Geoff Chappell). No symbol distinguishes

@@ -16,7 +16,6 @@ from typing import Iterator, List, NamedTuple, Optional, Tuple
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
-from ..memory.decode.structure import MissingMemberError
 from ..memory.image import Image
 from ..names.symbolizer import Symbolizer
 from ..process.thread import Thread
@@ -196,11 +195,8 @@ class ProcessDump:
         self._add_stream("UnloadedModuleListStream", len(unloaded))
 
     def _put_handles(self) -> None:
-        try:
-            known = handle_records(self._image, self._native)
-        except MissingMemberError as error:
-            self._image.lacks(error)
-            known = HandleRecords([], False, ())
+        known = self._image.attempt(lambda: handle_records(self._image, self._native))
+        known = HandleRecords([], False, ()) if known is None else known
         streams.handle_data(self._draft, known.handles)
         self.lost.add("HandleDataStream", known.lost)
         self._add_stream(

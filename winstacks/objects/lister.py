@@ -14,9 +14,8 @@ from ..memory.decode.memo import Memo
 from ..memory.decode.memory import WINDOW, Memory, ReadWindows
 from ..memory.decode.status import NOTHING, Status, StatusItem, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
-from ..memory.decode.structure import MissingMemberError
 from ..memory.image import Image
-from ..process.handletables import HandleTables
+from ..process.handletables import handle_tables
 from ..process.objectheaders import ObjectInfo, Objects
 from ..process.processlist import CidTable, process_list
 from ..tracedb.decode.recorded import NO_STACK, OBJECTS, RecordedStack
@@ -287,10 +286,8 @@ def _objects(image: Image, objects: Objects) -> Iterator[int]:
     processes = [process.eprocess for process in image.service(process_list).processes()]
     for body in (*processes, *ids.processes, *ids.threads):
         yield objects.header_of(body)
-    try:
-        tables = image.service(HandleTables)
-    except MissingMemberError as error:
-        image.lacks(error)
+    tables = handle_tables(image)
+    if tables is None:
         return
     for eprocess in processes:
         table = tables.table_of(eprocess) or tables.listed_table(eprocess)

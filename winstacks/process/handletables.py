@@ -32,6 +32,11 @@ class HandleTable(NamedTuple):
     pid: Optional[int] = None
 
 
+def handle_tables(image: Image) -> Optional[HandleTables]:
+    """Returns the reader of handle tables, None if the symbols lack a needed member: a warning names it."""
+    return image.attempt(lambda: image.service(HandleTables))
+
+
 class HandleTables:
     """Reads handle tables. All addresses are canonical. Made as `image.service(HandleTables)`.
 

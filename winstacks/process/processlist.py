@@ -24,7 +24,7 @@ from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import Field, MissingMemberError
 from ..memory.decode.text import counted
 from ..memory.image import Image
-from .handletables import HandleTables
+from .handletables import HandleTables, handle_tables
 from .kernelobjects import (
     PROCESS_OBJECT,
     PROCESS_OF_THREAD,
@@ -310,12 +310,8 @@ class KernelProcesses:
 
     def _of_handle_tables(self) -> Iterator[int]:
         """Yields the processes for which handle tables were made."""
-        try:
-            tables = self._image.service(HandleTables)
-        except MissingMemberError as error:
-            self._image.lacks(error)
-            return
-        for _, eprocess in tables.owners():
+        tables = handle_tables(self._image)
+        for _, eprocess in tables.owners() if tables is not None else ():
             yield eprocess
 
     def _add(self, eprocess: int, witness: str) -> None:

@@ -13,7 +13,6 @@ from typing import Dict, List, Optional, Set, Tuple
 
 from ..memory.decode.memo import KeptLists, Memo
 from ..memory.decode.pagetable import PAGE_SHIFT
-from ..memory.decode.structure import MissingMemberError
 from ..memory.image import AddressSpace, Image
 from .kernelobjects import VAD_ROOT, process_type
 from .processlist import process_list
@@ -49,12 +48,7 @@ class Vads:
 
     def __init__(self, image: Image) -> None:
         self._memory = image.memory(image.kernel)
-        self._tree: Optional[_Tree] = None
-        try:
-            self._tree = _Tree(image)
-        except MissingMemberError as error:
-            if image.table_name:
-                vollog.warning(f"The VADs of processes cannot be read: {error}")
+        self._tree = image.attempt(lambda: _Tree(image))
         share = MOST_PER_PAGE * image.page_count // max(len(image.service(process_list).processes()), 1)
         self._most = max(min(MAX_VADS, share), FEW)
         self._kept: KeptLists[Tuple[int, int], Region] = KeptLists(MAX_KEPT)

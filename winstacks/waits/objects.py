@@ -15,7 +15,7 @@ from ..columns import words
 from ..memory.decode.status import NOTHING, Status, contradicted, status
 from ..memory.decode.structure import Field
 from ..memory.image import Image
-from ..process.handletables import HandleTables
+from ..process.handletables import HandleTables, handle_tables
 from ..process.kernelobjects import IMAGE_FILE_NAME, process_at
 from ..process.objectheaders import ObjectInfo, Objects
 from ..process.thread import TERMINATED, Thread
@@ -74,7 +74,7 @@ class KernelObjects:
 
     @cached_property
     def _handles(self) -> Optional[HandleTables]:
-        return self._image.attempt(lambda: self._image.service(HandleTables))
+        return handle_tables(self._image)
 
     def blocks(self, thread: Thread) -> WaitBlocks:
         """Returns the wait blocks of a thread."""

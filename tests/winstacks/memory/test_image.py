@@ -13,13 +13,17 @@ from tests.forge import context, kernels
 from tests.forge.context import Opened
 from tests.forge.kernel import Kernel
 from tests.support import bare
+from tests.support.lacking import MEMBERS, LackingTable, Lost
+from winstacks.locks.lister import LockLister
 from winstacks.memory import image as images
 from winstacks.memory.decode.machine import Machine
 from winstacks.memory.decode.structure import MissingMemberError
 from winstacks.memory.image import Image
 from winstacks.memory.tables import MissingTableError
+from winstacks.names.symbolizer import Symbolizer
 from winstacks.process.spaces import AddressSpaces
 from winstacks.process.vads import Vads
+from winstacks.tracedb.finder import Databases
 
 PID = 1000
 PRIVATE = 0x10000000
@@ -194,3 +198,13 @@ def test_an_end_of_rows_is_said_without_a_kernel(sample: Sample, caplog: pytest.
         "Rows are missing: this input has no symbols of a kernel, and _KTRAP_FRAME has no member Rip"
     ]
     assert list(image.lacking) == ["_KTRAP_FRAME has no member Rip"]
+
+
+@pytest.mark.parametrize("lost", ["_MMVAD_SHORT.StartingVpn", "_ERESOURCE.SystemResourcesList"])
+def test_what_regions_and_locks_need_and_is_lacking_is_noted(lost: str, tmp_path: pathlib.Path) -> None:
+    """Then no command says that there is nothing."""
+    opened = Sample("win10-x64", tmp_path).opened
+    with LackingTable(opened).without(Lost(MEMBERS, lost)):
+        Vads(opened.image)
+        LockLister(opened.image, Databases(opened.image, Symbolizer(opened.image).indexes))
+    assert [text for text in opened.image.lacking if lost.partition(".")[2] in text]

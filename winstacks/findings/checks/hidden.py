@@ -9,10 +9,9 @@ from typing import Dict, Iterator, Optional, Tuple
 from ...columns.words import CERTAIN, HIGH, LIKELY, LOW, MEDIUM, THREAD_KINDS
 from ...memory.decode.status import Status, StatusItem, has_status, text
 from ...memory.decode.statuscodes import StatusCode
-from ...memory.decode.structure import MissingMemberError
 from ...memory.decode.text import counted
 from ...memory.image import AddressSpace
-from ...process.handletables import HandleTables
+from ...process.handletables import handle_tables
 from ...process.processlist import CID_TABLE, POOL_SCAN, CidTable, process_list, process_member
 from ...process.spaces import SYSTEM_PID, AddressSpaces
 from ...process.thread import TERMINATED
@@ -77,10 +76,8 @@ def _unlisted(space: AddressSpace, facts: CheckFacts, alone: Dict[int, AddressSp
 
 def _check_handles(alone: Dict[int, AddressSpace], facts: CheckFacts) -> Iterator[Finding]:
     """Yields the processes found only by the scan to which a handle of another process leads."""
-    try:
-        tables = facts.image.service(HandleTables)
-    except MissingMemberError as error:
-        facts.image.lacks(error)
+    tables = handle_tables(facts.image)
+    if tables is None:
         return
     body, remaining = facts.image.types["_OBJECT_HEADER"].offset("Body"), MAX_HANDLES
     for holder in AddressSpaces.list_spaces(facts.image):
