@@ -17,7 +17,7 @@ from typing import Any, Optional
 
 from winstacks.columns.words import ARCHES, IMAGE, KERNEL, MAPPED, SEVERITIES, UNBACKED
 from winstacks.memory.decode.memo import Memo
-from winstacks.memory.decode.text import counted
+from winstacks.memory.decode.text import counted, last_part
 from winstacks.names.filefolders import last_component
 from winstacks.names.modulefiles import GivenFiles, ModuleClaims
 from winstacks.process.regions import PROTECTIONS, WINDOWS, is_beneath
@@ -241,7 +241,7 @@ def module_of(frame: dict[str, Any]) -> str:
         mapped = _FILE_OF_MAPPING.match(frame["Symbol"] or "") if frame["Backing"] == MAPPED else None
         name = mapped.group(1) if mapped else ""
     # No file of Windows has the separator in its name, but a hostile image may.
-    name = re.split(r"[\\/]", name)[-1].lower().replace(BETWEEN, "_")
+    name = last_part(name).lower().replace(BETWEEN, "_")
     return name or UNKNOWN
 
 

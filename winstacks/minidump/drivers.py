@@ -9,6 +9,7 @@ from typing import Dict, List, Optional, Tuple
 
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import NOTHING, Status
+from ..memory.decode.text import last_part
 from ..memory.image import AddressSpace, Image
 from ..names.imagereader import ImageReader
 from ..names.loaderlists import LoaderDetails, LoaderEntry, LoaderList
@@ -22,10 +23,6 @@ _LISTED = 1
 
 _KERNELS = ("ntoskrnl", "ntkrnl")
 """Prefixes of the names of kernels."""
-
-
-def _file(driver: Driver) -> str:
-    return (driver.name or "").replace("/", "\\").rsplit("\\", 1)[-1]
 
 
 class DumpDrivers:
@@ -59,7 +56,9 @@ class DumpDrivers:
             for driver in known:
                 if address and driver.DllBase <= address < driver.DllBase + driver.SizeOfImage:
                     return driver.DllBase
-        named = (driver.DllBase for driver in known if _file(driver).lower().startswith(_KERNELS))
+        named = (
+            driver.DllBase for driver in known if last_part(driver.name or "").lower().startswith(_KERNELS)
+        )
         return kernel or next(named, 0)
 
     @cached_property

@@ -13,6 +13,7 @@ from typing import Dict, List, Tuple
 
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import NOTHING, Status
+from ..memory.decode.text import last_part
 from ..memory.image import AddressSpace, Image
 from ..names.decode.pe import HeaderError, Headers, read_headers
 from ..names.imagereader import ImageReader
@@ -64,7 +65,7 @@ class DumpModules:
             if self._machine(space, module) is not space.machine:
                 continue
             entry = known.pop(module.BaseOfImage, None)
-            name = (module.ModuleName or "").replace("/", "\\").rsplit("\\", 1)[-1]
+            name = last_part(module.ModuleName or "")
             if entry is not None:
                 found.append(entry._replace(size=module.SizeOfImage, name=name or entry.name))
             else:
@@ -121,16 +122,15 @@ class DumpModules:
             number = _headers(self._image, module).machine
             return Machine.I386 if number == Machine.I386.number else native
         except HeaderError:
-            path = (module.ModuleName or "").lower()
-            if "\\system32\\" in path and path.rsplit("\\", 1)[-1] in _NATIVE:
+            path = (module.ModuleName or "").lower().replace("/", "\\")
+            if "\\system32\\" in path and last_part(path) in _NATIVE:
                 return native
             return Machine.I386 if self._narrow_process else native
 
     @cached_property
     def _narrow_process(self) -> bool:
         """Whether the dump lists the modules that run 32-bit programs."""
-        names = ((module.ModuleName or "").lower().rsplit("\\", 1)[-1] for module in self._listed[0])
-        return "wow64.dll" in names
+        return any(last_part(module.ModuleName or "").lower() == "wow64.dll" for module in self._listed[0])
 
 
 def sized_modules(image: Image, dump: Minidump) -> Tuple[List[MinidumpModule], Status]:

@@ -20,6 +20,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..memory.decode.memo import Memo
 from ..memory.decode.pagetable import round_to_pages
+from ..memory.decode.text import last_part
 
 MAX_ENTRIES = 1 << 16
 """Maximum number of names that are read of one folder."""
@@ -200,7 +201,7 @@ def last_component(name: str) -> str:
     Separators of Windows and of Unix count; a name with a drive, a stream or a control character is not
     valid.
     """
-    last = name.replace("/", "\\").rsplit("\\", 1)[-1].lower()
+    last = last_part(name).lower()
     invalid = last in ("", ".", "..") or len(last) > 255 or not last.isprintable()
     return "" if invalid or set(last) & set(':*?"<>|') else last
 

@@ -12,6 +12,7 @@ from ..memory.decode.machine import Machine
 from ..memory.decode.memo import KeptLists, Memo
 from ..memory.decode.memory import Memory
 from ..memory.decode.structure import MissingMemberError, Structures
+from ..memory.decode.text import last_part
 from ..memory.image import AddressSpace, Image
 from ..process.usertypes import user_types
 from .decode.pe import CodeView
@@ -240,4 +241,4 @@ def _with_path(memory: Memory, layout: _LoaderLayout, entry: LoaderEntry) -> Loa
     )
     if name is None or path is None:
         return entry
-    return entry._replace(path_name=path.rsplit("\\", 1)[-1])
+    return entry._replace(path_name=last_part(path))

@@ -22,10 +22,15 @@ _NAMES_KEPT = 1 << 9
 """Names that are kept: every process has the same few hundred modules."""
 
 
+def last_part(path: str) -> str:
+    """Returns what stands behind the last separator of a path; those of Windows and of Unix count."""
+    return path.replace("/", "\\").rsplit("\\", 1)[-1]
+
+
 @functools.lru_cache(maxsize=_NAMES_KEPT)
 def file_name(path: str) -> str:
     """Returns the last part of a Windows path, printable: `\\Windows\\System32\\ntdll.dll` -> `ntdll.dll`."""
-    return printable(path.replace("/", "\\").rstrip("\\").rsplit("\\", 1)[-1]).replace(";", "\\x3b")
+    return printable(last_part(path.rstrip("\\/"))).replace(";", "\\x3b")
 
 
 @functools.lru_cache(maxsize=_NAMES_KEPT)
@@ -35,7 +40,7 @@ def module_name(path: str) -> str:
     `C:\\Windows\\mscorlib.ni.dll` -> `mscorlib_ni`. The case stays as in the loader's entry. The kernel's own
     name, `nt`, is not derived from its file and not made here. An empty name becomes `unknown`.
     """
-    name = path.replace("/", "\\").rstrip("\\").rsplit("\\", 1)[-1]
+    name = last_part(path.rstrip("\\/"))
     stem, dot, _ = name.rpartition(".")
     return _FOREIGN.sub("_", (stem if dot and stem else name))[:MAX_LENGTH] or "unknown"
 

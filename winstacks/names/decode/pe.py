@@ -16,6 +16,7 @@ from typing import NamedTuple, Optional, Tuple
 
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import unsigned
+from ...memory.decode.text import last_part
 from .unwindinfo import Bytes, ReadRva
 
 MACHINE_I386 = 0x14C
@@ -179,8 +180,7 @@ def codeview_of(record: Optional[Bytes]) -> Optional[CodeView]:
     if data[:4] != b"RSDS" or len(data) < 24:
         return None
     guid = uuid.UUID(bytes_le=data[4:20])
-    path = data[24:].split(b"\0", 1)[0].decode("utf-8", "replace")
-    name = path.replace("/", "\\").rsplit("\\", 1)[-1]
+    name = last_part(data[24:].split(b"\0", 1)[0].decode("utf-8", "replace"))
     return CodeView(guid.hex.upper(), int.from_bytes(data[20:24], "little"), name)
 
 
