@@ -28,7 +28,7 @@ FUNCTIONS = 500
 POINTER_RVA = 0x40
 """Where in ntdll's .data the pointer to the database is."""
 
-_FUNCTION_SIZE = 0x80
+FUNCTION_SIZE = 0x80
 _CALL_SITE = 0x1D
 _UNWIND = b"\x01\0\0\0"
 
@@ -124,14 +124,14 @@ def processes(folder: pathlib.Path, count: int, entries: int = 0) -> Image:
 @functools.lru_cache(maxsize=None)
 def module_options(functions: int) -> Dict[str, Any]:
     """A module full of functions: every second one is exported, all are in the function table."""
-    text = 0x1000 + functions * _FUNCTION_SIZE
+    text = 0x1000 + functions * FUNCTION_SIZE
     rdata = -(-text // 0x1000) * 0x1000
-    starts = range(0x1000, text, _FUNCTION_SIZE)
+    starts = range(0x1000, text, FUNCTION_SIZE)
     return {
         "text": text - 0x1000,
         "rdata": 0x1000 * (2 + functions // 64),
         "exports": {f"Function{index:05}": rva for index, rva in enumerate(starts) if index % 2 == 0},
-        "functions": [Function(rva, rva + _FUNCTION_SIZE - 8, rdata + 0x800) for rva in starts],
+        "functions": [Function(rva, rva + FUNCTION_SIZE - 8, rdata + 0x800) for rva in starts],
         "contents": {rdata + 0x800: _UNWIND},
         "meta_rva": rdata + 0x1000,
     }

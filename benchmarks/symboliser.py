@@ -19,17 +19,17 @@ import pathlib
 import random
 import tempfile
 import time
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Callable, List, Tuple
 
 from volatility3.framework import contexts
 from volatility3.framework.symbols import intermed
 from volatility3.plugins.windows import pe_symbols
 
+from benchmarks.images import FUNCTION_SIZE, module_options
 from tests.forge import context as forge_context
 from tests.forge import kernels
 from tests.forge.kernel import Kernel
 from tests.forge.module import Module
-from tests.forge.pe import Function
 from winstacks.memory.image import Image
 from winstacks.names import pdbsymbols
 from winstacks.names.symbolizer import Symbolizer
@@ -37,12 +37,10 @@ from winstacks.process.spaces import AddressSpaces
 
 MODULES = 200
 FUNCTIONS = 500
-FUNCTION_SIZE = 0x80
 ADDRESSES = 100_000
 PROCESSES = 40
 NTDLL_FUNCTIONS = 5000
 FOREIGN = 100
-UNWIND = b"\x01\0\0\0"
 
 Row = Tuple[str, float, str, float, float]
 
@@ -57,25 +55,12 @@ def timed(work: Callable[[], object], repeats: int = 3) -> float:
     return min(times)
 
 
-def options(functions: int) -> Dict[str, Any]:
-    """A module full of functions: every second one is exported, all are in the function table."""
-    text = 0x1000 + functions * FUNCTION_SIZE
-    rdata = -(-text // 0x1000) * 0x1000
-    starts = range(0x1000, text, FUNCTION_SIZE)
-    return {
-        "text": text - 0x1000,
-        "rdata": 0x1000 * (2 + functions // 64),
-        "exports": {f"Function{index:05}": rva for index, rva in enumerate(starts) if index % 2 == 0},
-        "functions": [Function(rva, rva + FUNCTION_SIZE - 8, rdata + 0x800) for rva in starts],
-        "contents": {rdata + 0x800: UNWIND},
-        "meta_rva": rdata + 0x1000,
-    }
-
-
 def open_drivers(folder: pathlib.Path) -> Tuple[forge_context.Opened, List[Module]]:
     """Opens an image with many drivers."""
     kernel = _kernel()
-    drivers = [kernel.module(f"driver{number:03}.sys", **options(FUNCTIONS)) for number in range(MODULES)]
+    drivers = [
+        kernel.module(f"driver{number:03}.sys", **module_options(FUNCTIONS)) for number in range(MODULES)
+    ]
     return forge_context.open_image(kernel.image(), folder, "drivers.raw"), drivers
 
 
@@ -84,7 +69,7 @@ def open_processes(folder: pathlib.Path) -> Tuple[forge_context.Opened, Module]:
     kernel = _kernel()
     for number in range(PROCESSES):
         process = kernel.process(f"app{number}.exe", pid=1000 + 4 * number, session=1)
-        ntdll = process.module("ntdll.dll", **options(NTDLL_FUNCTIONS))
+        ntdll = process.module("ntdll.dll", **module_options(NTDLL_FUNCTIONS))
     return forge_context.open_image(kernel.image(), folder, "processes.raw"), ntdll
 
 

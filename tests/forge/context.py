@@ -192,16 +192,16 @@ class Opened:
 
     def rows(self, plugin: Any, **options: Any) -> list[tuple[int, dict[str, Any]]]:
         """What a plugin prints: (depth from 0, column name to value) of every row in order."""
-        grid = self.construct(plugin, **options).run()
-        names = [column.name for column in grid.columns]
-        rows: list[tuple[int, dict[str, Any]]] = []
+        return printed(self.construct(plugin, **options))
 
-        def visit(node: Any, accumulator: Any) -> Any:
-            rows.append((node.path_depth - 1, dict(zip(names, node.values))))
-            return accumulator
 
-        grid.populate(visit, None)
-        return rows
+def printed(plugin: Any) -> list[tuple[int, dict[str, Any]]]:
+    """What a plugin prints: (depth from 0, column name to value) of every row in order."""
+    grid = plugin.run()
+    names = [column.name for column in grid.columns]
+    rows: list[tuple[int, dict[str, Any]]] = []
+    grid.populate(lambda node, _: rows.append((node.path_depth - 1, dict(zip(names, node.values)))), None)
+    return rows
 
 
 def table_of(opened: Opened) -> Dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 from volatility3 import framework
 from volatility3.framework import automagic, contexts, interfaces, plugins
 
-from tests.forge.context import Opened, symbol_directory
+from tests.forge.context import Opened, printed, symbol_directory
 from tests.forge.minidump import Module, Writer, WrittenThread
 from tests.support.only import only
 from tests.support.processbytes import FLAGS, PlainProcess
@@ -202,13 +202,4 @@ class OpenedDump:
 
     def rows(self, plugin: Any, **options: Any) -> List[Tuple[int, Dict[str, Any]]]:
         """Returns what a plugin prints: (depth from 0, column name to value) of every row in order."""
-        grid = self.construct(plugin, **options).run()
-        names = [column.name for column in grid.columns]
-        rows: List[Tuple[int, Dict[str, Any]]] = []
-
-        def visit(node: Any, accumulator: Any) -> Any:
-            rows.append((node.path_depth - 1, dict(zip(names, node.values))))
-            return accumulator
-
-        grid.populate(visit, None)
-        return rows
+        return printed(self.construct(plugin, **options))

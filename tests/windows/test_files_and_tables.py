@@ -114,12 +114,9 @@ def test_a_file_that_cannot_be_written_costs_no_row(
     opened = context.open_image(sample.build().image(), tmp_path)
     new_plugin = opened.construct(plugin, dump=True)
     new_plugin.set_open_method(_Full)
-    dumped = new_plugin.run()
-    names = [column.name for column in dumped.columns]
-    rows: List[Dict[str, Any]] = []
     with caplog.at_level(logging.ERROR):
-        dumped.populate(lambda node, _: rows.append(dict(zip(names, node.values))), None)
-    outputs = [row["File output"] for row in rows if isinstance(row["File output"], str)]
+        rows = context.printed(new_plugin)
+    outputs = [row["File output"] for _, row in rows if isinstance(row["File output"], str)]
     assert outputs and set(outputs) == {"Error outputting file"}
     errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert errors and all("cannot be written: No space left on device" in error for error in errors)

@@ -185,10 +185,7 @@ def run(opened: Opened, folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch, *
     line = CommandLine()
     line.output_dir = str(folder)
     plugin.set_open_method(line.file_handler_class_factory())
-    grid = plugin.run()
-    names = [column.name for column in grid.columns]
-    found: Rows = []
-    grid.populate(lambda node, _: found.append((node.path_depth - 1, dict(zip(names, node.values)))), None)
+    found = context.printed(plugin)
     for file in folder.glob("*.dmp"):
         taken_by_others(file)
     return found

@@ -110,11 +110,7 @@ def test_a_real_dump_has_the_threads_and_the_exception_that_another_reader_finds
 
 
 def rows(plugin: Any) -> List[Dict[str, object]]:
-    grid = plugin.run()
-    found: List[Dict[str, object]] = []
-    names = [column.name for column in grid.columns]
-    grid.populate(lambda node, _: found.append(dict(zip(names, node.values))), None)
-    return found
+    return [row for _, row in context.printed(plugin)]
 
 
 def test_stacks_are_those_of_windows_traces(image: winstacks.Opened, image_path: pathlib.Path) -> None:

@@ -14,11 +14,11 @@ if the memory was executable and is not now, as while code sleeps: it is `low` t
 
 from __future__ import annotations
 
-import bisect
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ...columns.words import LOW, MEDIUM, USER
 from ...memory.decode.machine import Machine
+from ...memory.decode.ranges import span_at
 from ...memory.decode.status import has_status
 from ...memory.decode.statuscodes import StatusCode, words_that
 from ...memory.decode.statusmeanings import Means
@@ -88,12 +88,10 @@ def leftovers(stack: StackRecord, facts: CheckFacts) -> Iterator[Leftover]:
     if thread is None:
         return
     targets = executable_regions(space, facts)
-    starts = [vad.start for vad in targets]
     known = {frame.address for frame in stack.frames}
     best: Dict[int, Tuple[int, int, int]] = {}
     for slot, address in stack_values(stack, thread, facts) if targets else ():
-        place = bisect.bisect(starts, address) - 1
-        vad = targets[place] if place >= 0 and address < targets[place].end else None
+        vad = span_at(targets, address)
         if vad is None or address in known:
             continue
         kind = _kind(space, address, facts)
