@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The streams of a minidump that are lists: a header or a count, and an array of structures.
+"""The streams of a minidump that are one structure, or lists: a header or a count, and an array.
 
 All counts and sizes are untrusted: the status of a list states how much is missing or left out.
 """
@@ -42,6 +42,18 @@ class ListHeader(NamedTuple):
 COUNT = Declared(Count)
 LIST_HEADER, HEADER_OF_16 = Declared(ListHeader), Declared(ListHeader, 16)
 """The header of a list; the same with a reserved number behind it."""
+
+
+def read_structure(dump: Minidump, kind: int, form: Declared[Record]) -> Optional[Tuple[Record, Status]]:
+    """Returns a stream that is one structure, and its status.
+
+    None: the stream does not exist, or is shorter than the oldest version of the structure.
+    """
+    stream = dump.stream(kind)
+    if stream is None or stream.Location.DataSize < form.least:
+        return None
+    data = dump.available(stream.Location.Rva, min(stream.Location.DataSize, form.size))
+    return (form.decode(data, dump.string), stream.status) if len(data) >= form.least else None
 
 
 def elements(

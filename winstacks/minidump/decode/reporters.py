@@ -18,7 +18,7 @@ from ...memory.decode.status import Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import unsigned
 from .dumpfile import MAX_TEXT, Location, Minidump
-from .lists import COUNT
+from .lists import COUNT, read_structure
 
 CRASHPAD_INFO, BREAKPAD_INFO, ASSERTION_INFO = 0x43500001, 0x47670001, 0x47670002
 
@@ -174,12 +174,8 @@ def assertion_info(dump: Minidump) -> Optional[AssertionInfo]:
 
 
 def _stream(dump: Minidump, kind: int, form: Declared[Record]) -> Optional[Record]:
-    """Returns the structure at the start of a stream, None if it is not all there."""
-    stream = dump.stream(kind)
-    if stream is None or stream.Location.DataSize < form.size:
-        return None
-    data = dump.read(stream.Location.Rva, form.size)
-    return None if data is None else form.decode(data)
+    read = read_structure(dump, kind, form)
+    return None if read is None else read[0]
 
 
 class _Reader:

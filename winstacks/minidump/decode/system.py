@@ -18,7 +18,6 @@ from ...memory.decode.declared import (
     ULONGLONG,
     USHORT,
     Declared,
-    Record,
     without,
 )
 from ...memory.decode.machine import Machine, UnsupportedMachineError, machine_of
@@ -26,6 +25,7 @@ from ...memory.decode.status import NOTHING, Status, naming, status
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.text import narrow
 from .dumpfile import Minidump
+from .lists import read_structure
 
 _COMMENT_A, _COMMENT_W, _SYSTEM_INFO, _MISC_INFO, _MEMORY_INFO, _VM_COUNTERS = 10, 11, 7, 15, 21, 22
 
@@ -204,13 +204,13 @@ _PERFORMANCE = ("AvailablePages", "CommittedPages", "CommitLimit", "PeakCommitme
 
 def system_info(dump: Minidump) -> Optional[SystemInfo]:
     """Returns SystemInfoStream, None if there is none or it cannot be read."""
-    read = _read(dump, _SYSTEM_INFO, SYSTEM)
+    read = read_structure(dump, _SYSTEM_INFO, SYSTEM)
     return None if read is None else read[0]._replace(status=read[1])
 
 
 def misc_info(dump: Minidump) -> Optional[MiscInfo]:
     """Returns MiscInfoStream, None if there is none or it cannot be read."""
-    read = _read(dump, _MISC_INFO, MISC)
+    read = read_structure(dump, _MISC_INFO, MISC)
     if read is None:
         return None
     info, faults = read
@@ -230,7 +230,7 @@ def misc_info(dump: Minidump) -> Optional[MiscInfo]:
 
 def process_vm_counters(dump: Minidump) -> Optional[ProcessVmCounters]:
     """Returns ProcessVmCountersStream, None if there is none or it cannot be read."""
-    read = _read(dump, _VM_COUNTERS, _COUNTERS_1)
+    read = read_structure(dump, _VM_COUNTERS, _COUNTERS_1)
     if read is None:
         return None
     first, faults = read
@@ -239,7 +239,7 @@ def process_vm_counters(dump: Minidump) -> Optional[ProcessVmCounters]:
         private = first.PeakVirtualSize
         names = [name for group in _COUNTER_GROUPS.values() for name in group]
         return without(first, ["Flags", *names])._replace(PrivateUsage=private, status=faults)
-    read = _read(dump, _VM_COUNTERS, _COUNTERS_2)
+    read = read_structure(dump, _VM_COUNTERS, _COUNTERS_2)
     if first.Revision != 2 or read is None:
         return None
     counters, faults = read
@@ -250,7 +250,7 @@ def process_vm_counters(dump: Minidump) -> Optional[ProcessVmCounters]:
 
 def system_memory_info(dump: Minidump) -> Optional[SystemMemoryInfo]:
     """Returns SystemMemoryInfoStream, None if there is none or it cannot be read."""
-    read = _read(dump, _MEMORY_INFO, _BASIC)
+    read = read_structure(dump, _MEMORY_INFO, _BASIC)
     if read is None:
         return None
     info, faults = read
@@ -272,18 +272,6 @@ def comments(dump: Minidump) -> Tuple[Tuple[int, str, Status], ...]:
                 (kind, text, status(stream.status, StatusCode.LIMIT if size > MAX_COMMENT else None))
             )
     return tuple(found)
-
-
-def _read(dump: Minidump, kind: int, form: Declared[Record]) -> Optional[Tuple[Record, Status]]:
-    """Returns a stream that is one structure, and its status.
-
-    None: the stream does not exist, or is shorter than the oldest version of the structure.
-    """
-    stream = dump.stream(kind)
-    if stream is None or stream.Location.DataSize < form.least:
-        return None
-    data = dump.available(stream.Location.Rva, min(stream.Location.DataSize, form.size))
-    return (form.decode(data, dump.string), stream.status) if len(data) >= form.least else None
 
 
 def _wide(data: bytes) -> str:

@@ -18,7 +18,7 @@ from ...memory.decode.statuscodes import StatusCode
 from ...traps.decode.record import MAX_PARAMETERS
 from .contexts import DECISIVE_BYTES, sizes_agree
 from .dumpfile import Location, Minidump, overlapping
-from .lists import LIST_HEADER, read_counted_list, read_headed_list
+from .lists import LIST_HEADER, read_counted_list, read_headed_list, read_structure
 
 EXCEPTION = 6
 _THREAD_LIST, _THREAD_INFO_LIST, _THREAD_NAMES = 3, 17, 24
@@ -103,6 +103,7 @@ class ExceptionStream(NamedTuple):
 THREAD, THREAD_INFO, THREAD_NAME = Declared(MinidumpThread), Declared(ThreadInfo), Declared(ThreadName)
 _EXCEPTION_STREAM = Declared(ExceptionStream, least=160)
 """Some writers leave ThreadContext out: the stream then ends after 160 bytes."""
+_NOWHERE = Location(0, 0)
 
 
 def listed_threads(dump: Minidump) -> Tuple[List[MinidumpThread], Status]:
@@ -191,19 +192,19 @@ def thread_names(dump: Minidump) -> Tuple[List[ThreadName], Status]:
 
 def exception_stream(dump: Minidump) -> Optional[ExceptionStream]:
     """Returns ExceptionStream, None if there is none or it cannot be read."""
-    stream = dump.stream(EXCEPTION)
-    data = None
-    if stream is not None and stream.Location.DataSize >= _EXCEPTION_STREAM.least:
-        size = min(stream.Location.DataSize, _EXCEPTION_STREAM.size)
-        data = dump.read(stream.Location.Rva, size)
-    if stream is None or data is None:
+    stream, read = dump.stream(EXCEPTION), read_structure(dump, EXCEPTION, _EXCEPTION_STREAM)
+    if stream is None or read is None:
         return None
-    found = _EXCEPTION_STREAM.decode(data)
+    found, faults = read
+    size, rva = stream.Location
+    place = found.ThreadContext if size - dump.beyond(rva, size) >= _EXCEPTION_STREAM.size else _NOWHERE
     count = found.NumberParameters
     too_many = naming(StatusCode.HEADER, "NumberParameters") if count > MAX_PARAMETERS else None
-    lost = None if found.ThreadContext.DataSize else StatusCode.NO_SAVED_REGISTERS
+    lost = None if place.DataSize else StatusCode.NO_SAVED_REGISTERS
     return found._replace(
-        ExceptionInformation=found.ExceptionInformation[:count], status=status(stream.status, too_many, lost)
+        ExceptionInformation=found.ExceptionInformation[:count],
+        ThreadContext=place,
+        status=status(faults, too_many, lost),
     )
 
 

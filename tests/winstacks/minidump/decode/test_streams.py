@@ -263,6 +263,25 @@ def test_a_stream_that_is_too_short(kind: int, size: int) -> None:
     )
 
 
+@pytest.mark.parametrize("size", [160, 163, 166])
+@pytest.mark.parametrize("lost", [False, True])
+def test_half_of_a_place_is_no_place(size: int, lost: bool) -> None:
+    """The registers of an exception are not looked for where only a part of their place is in the stream,
+    or in the file; the rest of the exception is told."""
+    whole, place = full(), [stream.StreamType for stream in dump_of(full()).streams].index(6)
+    if lost:
+        writer = Writer()
+        at = writer.stream(6, whole[offset_of(6) :][:168])
+        dump = dump_of(writer.bytes()[: at + size])
+    else:
+        dump = damaged(32 + 12 * place + 4, struct.pack("<I", size))
+    exception = threads.exception_stream(dump)
+    assert exception is not None
+    assert (exception.ExceptionCode, exception.ThreadContext) == (0xC0000005, (0, 0))
+    assert StatusCode.NO_SAVED_REGISTERS in [item.code for item in exception.status]
+    assert (StatusItem(StatusCode.BEYOND_THE_FILE, 168 - size) in exception.status) == lost
+
+
 def test_an_array_may_be_aligned() -> None:
     writer = Writer()
     writer.modules([MODULE], padded=True)
