@@ -20,6 +20,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import BinaryIO, Callable, Union
 
+from winstacks.names.filefolders import leads_away
+
 from .storeerrors import StoreError
 
 LOG = "_delta_log"
@@ -45,9 +47,6 @@ _LATER = re.compile(r"\d{20}\.checkpoint\.(?!(\d{10}\.\d{10}\.)?parquet).*\.(par
 """Names of checkpoints in later forms of Delta, which lead to further files."""
 _READ = re.compile(r"\d{20}\.|_last")
 """How the names of what Delta reads in a log begin."""
-_NAME_SURROGATE = 0x20000000
-"""The bit of a reparse tag that marks a substitute for another name (Microsoft Learn, "Reparse Point
-Tags"); cloud folders lack it."""
 
 
 class FullError(OSError):
@@ -251,11 +250,6 @@ def sync(path: pathlib.Path) -> None:
             raise
     finally:
         os.close(descriptor)
-
-
-def leads_away(info: os.stat_result) -> bool:
-    """Returns whether a name is a link, or another substitute for a name, such as a junction of Windows."""
-    return stat.S_ISLNK(info.st_mode) or bool(getattr(info, "st_reparse_tag", 0) & _NAME_SURROGATE)
 
 
 def _is_file(info: os.stat_result) -> bool:

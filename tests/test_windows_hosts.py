@@ -19,10 +19,11 @@ import pytest
 from volatility3.cli import text_renderer
 from volatility3.framework import renderers
 
-from stackfleet import cli, lakefolder, output
+from stackfleet import cli, output
 from stackfleet.lake import Lake, LakeError
 from stackfleet.store import is_remote
 from tests.conftest import ROOT
+from winstacks.names.filefolders import leads_away
 
 ACCESS_DENIED, DISK_FULL = 5, 112
 
@@ -92,7 +93,7 @@ def test_any_other_error_is_not_waited_for(
 def test_a_junction_leads_out_of_a_lake_and_a_folder_in_a_cloud_does_not(tag: int, away: bool) -> None:
     """For lstat, a junction is a folder: only its reparse tag says more."""
     info: Any = types.SimpleNamespace(st_mode=stat.S_IFDIR, st_reparse_tag=tag)
-    assert lakefolder.leads_away(info) == away
+    assert leads_away(info) == away
 
 
 @pytest.mark.parametrize("page", ["cp1252", "cp437", "ascii"])

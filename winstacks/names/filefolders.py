@@ -232,11 +232,16 @@ def _entry_kind(entry: os.DirEntry[str]) -> str:
         facts = entry.stat(follow_symlinks=False)
     except OSError:
         return _OTHER
-    if stat.S_ISLNK(facts.st_mode) or getattr(facts, "st_reparse_tag", 0) & _NAME_SURROGATE:
+    if leads_away(facts):
         return _AWAY
     if stat.S_ISDIR(facts.st_mode):
         return _FOLDER
     return _FILE if stat.S_ISREG(facts.st_mode) else _OTHER
+
+
+def leads_away(facts: os.stat_result) -> bool:
+    """Returns whether a name is a link, or another substitute for a name, such as a junction of Windows."""
+    return stat.S_ISLNK(facts.st_mode) or bool(getattr(facts, "st_reparse_tag", 0) & _NAME_SURROGATE)
 
 
 def _identity(facts: os.stat_result) -> Tuple[int, ...]:
