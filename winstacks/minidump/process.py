@@ -355,5 +355,5 @@ def process_name(dump: Minidump) -> Tuple[Optional[int], Optional[str]]:
     MiscInfoStream has the ID, and the first module the name; None for what is not there.
     """
     paths = (module.ModuleName for module in module_list(dump)[0])
-    name = text.file_name(next((path for path in paths if path), "").replace("/", "\\"))
+    name = text.file_name(next((path for path in paths if path), ""))
     return (misc_info(dump) or NO_MISC).ProcessId, text.cell(name) or None

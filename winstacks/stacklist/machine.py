@@ -27,6 +27,7 @@ from ..memory import bulk
 from ..memory.decode.memory import Memory
 from ..memory.decode.status import NOTHING, Status, StatusItem, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.structure import signed
 from ..memory.decode.text import SECOND, cell, is_time, printable
 from ..memory.decode.view import View
 from ..memory.image import AddressSpace, Image
@@ -276,8 +277,7 @@ class _SharedData:
         if high != again:
             self.torn.append(name)
             return None
-        value = high << 32 | low
-        return value if value < 1 << 63 else value - (1 << 64)
+        return signed(high << 32 | low, 64)
 
 
 def _minutes(bias: int) -> Optional[int]:

@@ -113,7 +113,7 @@ def _explained(stack: StackRecord, thread: Thread, facts: CheckFacts) -> Optiona
 
 
 def _zeros(stack: StackRecord, facts: CheckFacts) -> bool:
-    """Returns whether the page with the outermost frame's return address is all zeros."""
+    """Returns whether the page with the outermost frame's return address is lost or all zeros."""
     page = stack.walked[-1].sp // PAGE_SIZE * PAGE_SIZE
     data = facts.image.memory(stack.space).read(page, PAGE_SIZE)
     return data is None or not any(data)

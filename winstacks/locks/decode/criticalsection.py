@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 from typing import List, NamedTuple, Optional, Sequence
 
-from ...memory.decode.structure import Buffer, Structures
+from ...memory.decode.structure import Buffer, Structures, signed
 
 _HEADER = {4: struct.Struct("<I"), 8: struct.Struct("<I4x")}
 _RECORD = {4: struct.Struct("<IHHIiIIiII"), 8: struct.Struct("<QHH4xQiIIiII")}
@@ -53,10 +53,10 @@ def encode(records: Sequence[LockRecord], pointer_size: int) -> bytes:
                 _unsigned(record.type, 16),
                 _unsigned(record.creator_back_trace_index, 16),
                 _unsigned(record.owning_thread, width),
-                _signed(record.lock_count),
+                signed(record.lock_count, 32),
                 _unsigned(record.contention_count, 32),
                 _unsigned(record.entry_count, 32),
-                _signed(record.recursion_count),
+                signed(record.recursion_count, 32),
                 _unsigned(record.number_of_waiting_shared, 32),
                 _unsigned(record.number_of_waiting_exclusive, 32),
             )
@@ -81,10 +81,6 @@ def decode(data: Buffer, pointer_size: int) -> List[LockRecord]:
 
 def _unsigned(value: int, bits: int) -> int:
     return value & (1 << bits) - 1
-
-
-def _signed(value: int) -> int:
-    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
 CRITSECT_TYPE = 0

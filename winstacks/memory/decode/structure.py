@@ -57,6 +57,12 @@ def unsigned(data: Optional[Buffer]) -> Optional[int]:
     return None if data is None else int.from_bytes(data, "little")
 
 
+def signed(value: int, bits: int) -> int:
+    """Returns the number whose two's complement is in the low bits of a value."""
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> bits - 1 else value
+
+
 def integers(data: Buffer, size: int, start: int = 0, count: Optional[int] = None) -> Tuple[int, ...]:
     """Returns the unsigned integers of an array: pointers, or entries of a page table.
 

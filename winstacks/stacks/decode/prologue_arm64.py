@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple, Optional, Tuple
 
+from ...memory.decode.structure import signed
 from ...names.decode.unwind_arm64 import (
     ADD_FP,
     ALLOC,
@@ -59,7 +60,7 @@ def _store(word: int) -> Optional[_Store]:
         return None
     first = _SINGLES.get(word & 0xFFE00C00)
     if first is not None:
-        return _Store((first + (word & 31),), 0, -_signed(word >> 12, 9))
+        return _Store((first + (word & 31),), 0, -signed(word >> 12, 9))
     form = _STORES.get(word & 0xFFC00000)
     if form is None:
         return None
@@ -67,13 +68,8 @@ def _store(word: int) -> Optional[_Store]:
     if lowest == 10:
         return _Store((first + (word & 31),), (word >> 10 & 0xFFF) * unit, 0)
     registers = first + (word & 31), first + (word >> 10 & 31)
-    offset = _signed(word >> 15, 7) * unit
+    offset = signed(word >> 15, 7) * unit
     return _Store(registers, 0, -offset) if word & 0x00800000 else _Store(registers, offset, 0)
-
-
-def _signed(value: int, bits: int) -> int:
-    value &= (1 << bits) - 1
-    return value - (1 << bits) if value >> bits - 1 else value
 
 
 def agrees(code: Bytes, record: UnwindRecord) -> bool:
