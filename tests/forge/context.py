@@ -196,7 +196,7 @@ class Opened:
 
 
 def printed(plugin: Any) -> list[tuple[int, dict[str, Any]]]:
-    """What a plugin prints: (depth from 0, column name to value) of every row in order."""
+    """Returns what a plugin prints: (depth from 0, column name to value) of every row in order."""
     grid = plugin.run()
     names = [column.name for column in grid.columns]
     rows: list[tuple[int, dict[str, Any]]] = []

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The modules of a dump of a 32-bit program, whose headers the dump lacks, are told apart by their paths."""
+"""Modules of a 32-bit program, whose headers the dump lacks, are distinguished by their paths."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _NAMES_KEPT = 1 << 9
 
 
 def last_part(path: str) -> str:
-    """Returns what stands behind the last separator of a path; those of Windows and of Unix count."""
+    """Returns what stands behind the last separator of a path: that is `\\` or `/`."""
     return path.replace("/", "\\").rsplit("\\", 1)[-1]
 
 

@@ -267,7 +267,7 @@ def test_a_stream_that_is_too_short(kind: int, size: int) -> None:
 @pytest.mark.parametrize("lost", [False, True])
 def test_half_of_a_place_is_no_place(size: int, lost: bool) -> None:
     """The registers of an exception are not looked for where only a part of their place is in the stream,
-    or in the file; the rest of the exception is told."""
+    or in the file; the rest of the exception is kept."""
     whole, place = full(), [stream.StreamType for stream in dump_of(full()).streams].index(6)
     if lost:
         writer = Writer()
