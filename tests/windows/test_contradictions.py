@@ -60,6 +60,14 @@ def test_a_number_that_is_no_id_of_a_process(target: Target, plugin: str) -> Non
     assert [text for text in said if word in text and f"ID {process.pid} in PspCidTable" in text]
 
 
+def test_a_number_that_is_no_index_of_a_trace(target: Target) -> None:
+    members = target.read("locks").members
+    member = next(each for each in members if each.name == "_ERESOURCE.CreatorBackTraceIndex")
+    answer = target.run("locks", [(member.place or 0, (1 << 63 | 7).to_bytes(8, "little"))])
+    assert max(filter(None, answer.column("Index"))) < 1 << 24
+    assert "contradicted: CreatorBackTraceIndex" in answer.column("Status")
+
+
 def test_where_a_driver_may_have_been_is_said(target: Target) -> None:
     clean = target.clean("stacktracedb", pid=[0])
     answer = target.run("stacktracedb", [target.at(target.kernel.symbol("MmUnloadedDrivers"), 0)], pid=[0])
