@@ -21,6 +21,7 @@ from tests.forge.std import Std
 from tests.hostile.target import Answer, Target, Write
 from tests.support import grid
 from tests.support.only import only
+from winstacks.findings.facts import NO_VAD
 from winstacks.findings.loststacks import LOST_STACKS
 from winstacks.locks import resources
 
@@ -1117,6 +1118,18 @@ def test_code_whose_file_is_unknown_is_not_compared(target: Target) -> None:
     reasons = [text or "" for text in answer.column("Evidence")]
     assert [text for text in reasons if "the VAD leads to no file that can be named: ntdll" in text]
     assert not [text for text in reasons if "no second process maps the file" in text]
+
+
+@pytest.mark.parametrize("change", [-1, 8, 1 << 32])
+def test_code_whose_vad_is_lost_is_not_compared(target: Target, change: int) -> None:
+    """The loader's list still names the modules, so that no frame shows that VADs are missing."""
+    place = _legacy(target).eprocess.at("VadRoot.Root")
+    root = target.kernel.space.read_int(place, 8)
+    answer = target.run("tracefindings", [target.at(place, root + change)])
+    reasons = list(zip(answer.column("Finding"), (text or "" for text in answer.column("Evidence"))))
+    for check in ("modified_code", "module_mismatch"):
+        assert [text for name, text in reasons if name == check and NO_VAD in text and "legacy.exe" in text]
+    assert not [text for text in target.clean("tracefindings").column("Evidence") if NO_VAD in (text or "")]
 
 
 def test_an_entry_of_the_table_of_types_and_the_id_of_a_process(tmp_path: pathlib.Path) -> None:
