@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Set, Tuple
 
 import pytest
 from volatility3.plugins.windows import gflags, locks, stacktracedb, traces
@@ -1130,6 +1130,20 @@ def test_code_whose_vad_is_lost_is_not_compared(target: Target, change: int) -> 
     for check in ("modified_code", "module_mismatch"):
         assert [text for name, text in reasons if name == check and NO_VAD in text and "legacy.exe" in text]
     assert not [text for text in target.clean("tracefindings").column("Evidence") if NO_VAD in (text or "")]
+
+
+def test_an_image_whose_file_lost_its_name_is_no_private_memory(target: Target) -> None:
+    """One write to the control area of a DLL that all processes map: only module_mismatch says so."""
+
+    def found(answer: Answer) -> Set[Any]:
+        rows = zip(*map(answer.column, ("Severity", "Finding", "PID", "TID")))
+        return {row[1:] for row in rows if row[0] in ("high", "medium")}
+
+    clean = found(target.clean("tracefindings"))
+    members = target.read("tracefindings").members
+    areas = {each.place or 0 for each in members if each.name == "_CONTROL_AREA.FilePointer.Value"}
+    new = [found(target.run("tracefindings", [(place, bytes(8))])) - clean for place in sorted(areas)[:3]]
+    assert {row[0] for rows in new for row in rows} == {"module_mismatch"}
 
 
 def test_an_entry_of_the_table_of_types_and_the_id_of_a_process(tmp_path: pathlib.Path) -> None:
