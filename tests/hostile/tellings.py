@@ -266,6 +266,7 @@ NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     StatusCode.PARTLY_UNLINKED: MODULES,
     StatusCode.NO_VAD: (*MODULES, *VADS),
     StatusCode.VAD_WITHOUT_FILE: (*MODULES, *VADS),
+    StatusCode.IMAGE_WITHOUT_NAME: (*MODULES, *VADS),
     StatusCode.VAD_OF_ANOTHER_FILE: (*MODULES, *VADS),
     StatusCode.NO_LOADER_LIST: (*MODULES, "_PEB*.Ldr", "_EPROCESS.Peb", "_EWOW64PROCESS.Peb"),
     StatusCode.OVERLAPS_ANOTHER_MODULE: MODULES,

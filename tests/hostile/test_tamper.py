@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Set, Tuple
 
 import pytest
 from volatility3.plugins.windows import gflags, locks, stacktracedb, traces
@@ -21,6 +21,7 @@ from tests.forge.std import Std
 from tests.hostile.target import Answer, Target, Write
 from tests.support import grid
 from tests.support.only import only
+from winstacks.findings.facts import NO_VAD
 from winstacks.findings.loststacks import LOST_STACKS
 from winstacks.locks import resources
 
@@ -1117,6 +1118,32 @@ def test_code_whose_file_is_unknown_is_not_compared(target: Target) -> None:
     reasons = [text or "" for text in answer.column("Evidence")]
     assert [text for text in reasons if "the VAD leads to no file that can be named: ntdll" in text]
     assert not [text for text in reasons if "no second process maps the file" in text]
+
+
+@pytest.mark.parametrize("change", [-1, 8, 1 << 32])
+def test_code_whose_vad_is_lost_is_not_compared(target: Target, change: int) -> None:
+    """The loader's list still names the modules, so that no frame shows that VADs are missing."""
+    place = _legacy(target).eprocess.at("VadRoot.Root")
+    root = target.kernel.space.read_int(place, 8)
+    answer = target.run("tracefindings", [target.at(place, root + change)])
+    reasons = list(zip(answer.column("Finding"), (text or "" for text in answer.column("Evidence"))))
+    for check in ("modified_code", "module_mismatch"):
+        assert [text for name, text in reasons if name == check and NO_VAD in text and "legacy.exe" in text]
+    assert not [text for text in target.clean("tracefindings").column("Evidence") if NO_VAD in (text or "")]
+
+
+def test_an_image_whose_file_lost_its_name_is_no_private_memory(target: Target) -> None:
+    """One write to the control area of a DLL that all processes map: only module_mismatch says so."""
+
+    def found(answer: Answer) -> Set[Any]:
+        rows = zip(*map(answer.column, ("Severity", "Finding", "PID", "TID")))
+        return {row[1:] for row in rows if row[0] in ("high", "medium")}
+
+    clean = found(target.clean("tracefindings"))
+    members = target.read("tracefindings").members
+    areas = {each.place or 0 for each in members if each.name == "_CONTROL_AREA.FilePointer.Value"}
+    new = [found(target.run("tracefindings", [(place, bytes(8))])) - clean for place in sorted(areas)[:3]]
+    assert {row[0] for rows in new for row in rows} == {"module_mismatch"}
 
 
 def test_an_entry_of_the_table_of_types_and_the_id_of_a_process(tmp_path: pathlib.Path) -> None:

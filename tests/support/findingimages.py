@@ -202,9 +202,9 @@ class FindingImage:
         assert self.app.peb is not None
         self.app.peb["NtGlobalFlag"] = 0x1000
 
-    def opens(self, body: Any, access: int, *addresses: int) -> None:
-        """Lets the process have opened an object, with a trace of that."""
-        table = HandleTable(self.app)
+    def opens(self, body: Any, access: int, *addresses: int, holder: Optional[Process] = None) -> None:
+        """Lets the process have opened an object, with a trace of that; `holder`: who has the handle."""
+        table = HandleTable(holder or self.app)
         table.add(0x84, body, access=access)
         table.finish()
         Ring(table, 16).event(OPEN, 0x84, self.app.pid, TID, list(addresses))

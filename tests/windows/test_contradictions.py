@@ -47,6 +47,27 @@ def test_the_owner_of_a_lock_is_the_process_to_which_the_thread_points(
         assert (word in row["Status"]) if path else "contradicted" not in row["Status"]
 
 
+@pytest.mark.parametrize("plugin", ["gflags", "traces", "tracewaits"])
+def test_a_number_that_is_no_id_of_a_process(target: Target, plugin: str) -> None:
+    """No table for programs has room for 64 bits of an ID: `-r parquet` would end without a row."""
+    process = target.kernel.processes[-1]
+    write = target.at(process.eprocess.at("UniqueProcessId"), 1 << 63 | 7)
+    clean, answer = target.clean(plugin), target.run(plugin, [write])
+    assert set(answer.column("PID")) == set(clean.column("PID"))
+    said = [row[1] or "" for row in zip(*map(answer.column, ("PID", "Status"))) if row[0] == process.pid]
+    assert said
+    word = "contradicted: UniqueProcessId"
+    assert [text for text in said if word in text and f"ID {process.pid} in PspCidTable" in text]
+
+
+def test_a_number_that_is_no_index_of_a_trace(target: Target) -> None:
+    members = target.read("locks").members
+    member = next(each for each in members if each.name == "_ERESOURCE.CreatorBackTraceIndex")
+    answer = target.run("locks", [(member.place or 0, (1 << 63 | 7).to_bytes(8, "little"))])
+    assert max(filter(None, answer.column("Index"))) < 1 << 24
+    assert "contradicted: CreatorBackTraceIndex" in answer.column("Status")
+
+
 def test_where_a_driver_may_have_been_is_said(target: Target) -> None:
     clean = target.clean("stacktracedb", pid=[0])
     answer = target.run("stacktracedb", [target.at(target.kernel.symbol("MmUnloadedDrivers"), 0)], pid=[0])

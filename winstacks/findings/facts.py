@@ -43,7 +43,7 @@ from ..tracedb.finder import Databases
 from ..waits.lister import WaitLister
 from ..waits.records import ThreadWait
 from .code.codelists import CodeLists
-from .code.copies import SectionCopies
+from .code.copies import NO_IMAGE, SectionCopies
 from .loststacks import LostStacks
 
 SWITCHING = (
@@ -61,6 +61,9 @@ PROGRAMS = (
     *("qt6webenginecore", "libglesv2", "edgehtml", "jscript9", "nw", "deno", "bun"),
 )
 """Modules that may contain a runtime, in addition to RUNTIMES."""
+
+NO_VAD = "the VADs cannot all be read, and none of the others has the code"
+"""Reason why a check that compares an image with its file left out code."""
 
 _BYTES = 8
 _MAX_KEPT = 1 << 16
@@ -177,6 +180,11 @@ class CheckFacts:
     def vads_whole(self, space: AddressSpace) -> bool:
         """Returns whether all VADs of a process could be read."""
         return self.namer(space).process.vads_whole
+
+    def lacks_vad(self, space: AddressSpace, address: int) -> bool:
+        """Returns whether the VAD of an address may be among those of a process that cannot be read."""
+        listed = bool(self.image.table_name)
+        return listed and self.vad(space, address) is None and not self.vads_whole(space)
 
     def untold_regions(self) -> Iterator[str]:
         """Yields that a dump does not list all regions of its process, if so."""
@@ -343,6 +351,18 @@ class CheckFacts:
         things = self._left_out.setdefault(check, {}).setdefault(reason, {})
         if len(things) < _MAX_KEPT:
             things[what] = None
+
+    def leave_out_code(self, check: str, reason: str, space: AddressSpace, address: int, module: str) -> None:
+        """Notes the code of a module that could not be compared, by the module; by its process if its VAD may
+        be among those that cannot be read.
+
+        Args:
+            reason: of the comparison; empty if all of the code was compared
+        """
+        if reason not in ("", NO_IMAGE):
+            self.leave_out(check, reason, module)
+        elif reason and self.lacks_vad(space, address):
+            self.leave_out(check, NO_VAD, space.process)
 
     def take_notes(self) -> CheckNotes:
         """Returns the notes about stacks, and forgets them."""

@@ -329,6 +329,7 @@ class Findings:
             self._processes.add(stack.space.eprocess)
         if stack.is_lost or stack.hides_others:
             self._facts.lost.add(stack)
+        stack = stack.by_actor()
         backings = {frame.name.backing for frame in stack.frames if frame.name is not None}
         for gathering in self._of_kind[stack.kind]:
             # A check of threads' stacks did not run if it saw callbacks alone.

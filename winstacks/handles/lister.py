@@ -63,19 +63,28 @@ def handle_events(image: Image) -> Callable[[Databases], HandleEvents]:
 
 
 class ActingSpaces:
-    """The address space in which the frames of an event are named: the space of the acting process."""
+    """The address space in which the frames of an event are named: the space of the acting process.
+
+    An event has the ID by which Windows finds the process, whatever ID the process's own structure has.
+    """
 
     def __init__(self, image: Image, natives: Iterable[AddressSpace]) -> None:
         self._image = image
-        self._spaces: Dict[Optional[int], AddressSpace] = {
-            space.pid: space for space in natives if space.pid is not None and not space.kernel
-        }
+        self._spaces: Dict[Optional[int], AddressSpace] = {}
+        self._alike: Dict[Optional[int], AddressSpace] = {}
+        listed = image.service(process_list)
+        for space in natives:
+            if not space.kernel:
+                found = listed.id_of(space.eprocess) if space.eprocess else None
+                (self._alike if found is None else self._spaces).setdefault(found or space.pid, space)
 
     def space_of(self, event: HandleEvent) -> AddressSpace:
         """Returns the address space: the kernel's of a process that has ended."""
         # The process that created a handle is not recorded; as a rule it is the process that has the handle.
-        pid = event.space.pid if event.by_pid is None else event.by_pid
-        known = event.space if pid in (None, event.space.pid) else self._spaces.get(pid)
+        pid = event.by_pid
+        if pid is None:
+            return event.space
+        known = self._spaces.get(pid) or (event.space if pid == event.space.pid else self._alike.get(pid))
         if known is not None:
             return known
         # If the whole list lacks an ID, the process with this ID has ended.

@@ -190,6 +190,8 @@ class Resources:
             held = None if has_status(owner_status, StatusCode.CONTRADICTED) else held
         index = resource.creator_back_trace_index
         is_address = index is not None and eresource.is_address(index, self._image.machine)
+        if index is not None and not is_address and index >= eresource.MOST_TRACES:
+            owner_status, index = status(owner_status, contradicted("CreatorBackTraceIndex")), None
         first = owners[0] if owners else None
         exclusive = first if first and first.kind == words.EXCLUSIVE else None
         return Lock(

@@ -110,11 +110,12 @@ class UserModules:
     def file_status(self, vads: Sequence[Region], module: Module) -> Optional[StatusCode]:
         """Returns the status word for a module whose VAD maps no file or another file; None if the file is
         the module's, or is unknown. A loader entry may have the short name of its file."""
-        path = mapped_path(self._vads, span_at(vads, module.base))
-        if path is None:
+        vad = span_at(vads, module.base)
+        path = mapped_path(self._vads, vad)
+        if vad is None or path is None:
             return None
         if not path:
-            return StatusCode.VAD_WITHOUT_FILE
+            return StatusCode.IMAGE_WITHOUT_NAME if vad.image else StatusCode.VAD_WITHOUT_FILE
         mapped = text.file_name(path)
         same = mapped.lower() == module.file.lower() or is_short_name_of(module.file, mapped)
         return None if same else StatusCode.VAD_OF_ANOTHER_FILE

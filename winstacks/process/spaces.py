@@ -29,6 +29,7 @@ from .processlist import (
 )
 from .programs import ProgramNames
 from .thread import Choice
+from .threadids import identifier
 
 __all__ = ["KERNEL_PID", "AddressSpace", "AddressSpaces"]
 
@@ -110,11 +111,14 @@ class KernelSpaces:
                 yield from self._process_spaces(image, process, pid, remark)
 
     def _id(self, eprocess: int) -> Tuple[Optional[int], Status]:
-        """Returns the ID of a process, and `process unreadable` if its own structure lacks the ID."""
-        pid = process_member(self._image, eprocess, "UniqueProcessId")
+        """Returns the ID of a process, and why its own structure lacks it: `process unreadable`, or a number
+        that is no ID."""
+        stored = process_member(self._image, eprocess, "UniqueProcessId")
+        pid = identifier(stored)
         if pid is not None:
             return pid, NOTHING
-        return self._image.service(process_list).id_of(eprocess), status(StatusCode.PROCESS_UNREADABLE)
+        why = status(StatusCode.PROCESS_UNREADABLE) if stored is None else contradicted("UniqueProcessId")
+        return self._image.service(process_list).id_of(eprocess), why
 
     def _list_processes(self, image: Image, offset: Optional[int]) -> List[ListedProcess]:
         """Returns the processes that any witness knows, or the one at a virtual or physical offset."""

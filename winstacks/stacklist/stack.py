@@ -99,6 +99,7 @@ class StackRecord(NamedTuple):
         more_tids: the other owners of a lock
         full: whether there are as many frames as Windows records: outer ones may be missing
         acting: address space that names the frames, if it may differ from `space`
+        holder: process with the handle, if another process acted and is `space`: see `by_actor`
         entry: user-mode registers with which a thread's stack begins
     """
 
@@ -122,10 +123,21 @@ class StackRecord(NamedTuple):
     full: bool = False
     acting: Optional[AddressSpace] = None
     entry: Optional[TrapState] = None
+    holder: Optional[AddressSpace] = None
 
     def settled(self) -> StackRecord:
         """Returns the stack for keeping: see `NamedFrame.settled`."""
         return self._replace(frames=[frame.settled() for frame in self.frames])
+
+    def by_actor(self) -> StackRecord:
+        """Returns the stack as one of the process whose code it shows.
+
+        Another process than the one with the handle acted if it duplicated the handle into that one.
+        """
+        acting = self.acting
+        if acting is None or not acting.eprocess or acting.eprocess == self.space.eprocess:
+            return self
+        return self._replace(space=acting, holder=self.space)
 
     def listed(self) -> Iterator[StackFrame]:
         """Yields the frames, innermost first, each with its name and how it was found."""

@@ -19,7 +19,7 @@ from ..process.handletables import HandleTables, handle_tables
 from ..process.kernelobjects import IMAGE_FILE_NAME, process_at
 from ..process.objectheaders import ObjectInfo, Objects
 from ..process.thread import TERMINATED, Thread
-from ..process.threadids import ThreadIds
+from ..process.threadids import ThreadIds, identifier
 from .decode import waitblocks
 from .decode.waitblocks import WaitBlock, WaitBlockReader, WaitBlocks
 from .records import Awaited, WaitOwner, owner_of
@@ -165,7 +165,7 @@ class KernelObjects:
         process = process_at(self._image, eprocess)
         data = process.data(IMAGE_FILE_NAME)
         text = None if data is None else data.split(b"\0")[0].decode("latin-1")
-        return WaitOwner(process["UniqueProcessId"], text, None, eprocess)
+        return WaitOwner(identifier(process["UniqueProcessId"]), text, None, eprocess)
 
     def _doubt(self, kind: str, address: int, ownership: str) -> Status:
         """Returns what contradicts that a thread waits for an object: a signalled one makes nobody wait."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pathlib
 import struct
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Tuple
 
 import pytest
 
@@ -372,18 +372,20 @@ def test_a_module_that_its_vad_cuts_says_so(kernel: Kernel, tmp_path: pathlib.Pa
     assert "contradicted: SizeOfImage" in text(name.status)
 
 
+@pytest.mark.parametrize(
+    ("image_vad", "expected"),
+    [(False, ("VAD without file", "private")), (True, ("image without file name", "image"))],
+)
 def test_a_section_that_no_file_backs_is_private_even_if_it_is_listed(
-    kernel: Kernel, tmp_path: pathlib.Path
+    kernel: Kernel, tmp_path: pathlib.Path, image_vad: bool, expected: Tuple[str, str]
 ) -> None:
+    """Only files have images: there the name was lost, or taken away for all processes at once."""
     process, ntdll = app(kernel)
+    next(vad for vad in process.vads if vad.start == ntdll.base).image = image_vad
     image = kernel.image()
     unname_file(kernel, process, ntdll.base)
     name = names(image, tmp_path, 1000).name(ntdll.base + 0x1020)
-    assert (name.symbol, text(name.status), name.backing) == (
-        "ntdll!Send+0x20",
-        "VAD without file",
-        "private",
-    )
+    assert (name.symbol, text(name.status), name.backing) == ("ntdll!Send+0x20", *expected)
 
 
 @pytest.mark.parametrize("change", [{"SizeOfImage": 0x80000001}, {"DllBase": 0xFFFF8000}])

@@ -15,6 +15,7 @@ from ...memory.decode.status import has_status
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import MissingMemberError
 from ...memory.decode.text import ShortText
+from ...memory.image import AddressSpace
 from ...process.handletables import HandleTables
 from ...process.kernelobjects import PROCESS_OF_THREAD, thread_at
 from ...process.objectheaders import Objects
@@ -59,22 +60,24 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the events in which such code opened another process or thread; one for each handle."""
     if stack.event not in _OPENING or stack.owner is None:
         return
+    holder = stack.holder or stack.space
     if has_status(stack.status, StatusCode.HANDLE_TABLE_UNREADABLE):
-        facts.leave_out(NAME, _NO_TABLE, stack.space.process)
+        facts.leave_out(NAME, _NO_TABLE, holder.process)
     if has_status(stack.status, StatusCode.NO_LONGER_OPEN) and _caller(stack, facts)[0] is not None:
-        facts.leave_out(NAME, _NOT_IN_TABLE, stack.space.process)
+        facts.leave_out(NAME, _NOT_IN_TABLE, holder.process)
     kind = (stack.owner_name or "").split(" ", 1)[0]
     if kind not in ("Process", "Thread"):
         return
-    opened = _opened(stack, kind, facts)
-    if opened is None or not opened.rights or opened.process in (0, stack.space.eprocess):
+    opened = _opened(stack, holder, kind, facts)
+    if opened is None or not opened.rights or opened.process in (0, stack.space.eprocess, holder.eprocess):
         return
     place, severity, innocent = _caller(stack, facts)
     if place is None:
         return
-    group = (stack.space.eprocess, stack.owner)
+    group = (holder.eprocess, stack.owner)
     rights = " ".join(opened.rights)
-    handle = f"handle {stack.owner:#x} to {opened.name}"
+    held = "" if stack.holder is None else f" of {holder.label}"
+    handle = f"handle {stack.owner:#x}{held} to {opened.name}"
     memory = facts.memory(stack.acting or stack.space, place.address)
     evidence = ShortText(f"{handle}, {rights}; {memory}", handle)
     finding = place_finding(stack, place, severity, LIKELY, evidence, innocent, group)
@@ -96,14 +99,14 @@ def _caller(stack: StackRecord, facts: CheckFacts) -> Tuple[Optional[FramePlace]
     return None, LOW, NONE_KNOWN
 
 
-def _opened(stack: StackRecord, kind: str, facts: CheckFacts) -> Optional[_Opened]:
+def _opened(stack: StackRecord, holder: AddressSpace, kind: str, facts: CheckFacts) -> Optional[_Opened]:
     """Returns the present target of an event's handle; None if the handle is closed or cannot be read."""
     image = facts.image
     try:
         tables, objects = image.service(HandleTables), image.service(Objects)
     except MissingMemberError:
         return None
-    table = tables.table_of(stack.space.eprocess)
+    table = tables.table_of(holder.eprocess)
     entry = tables.lookup(table, stack.owner or 0)[0] if table is not None and table.address else None
     if entry is None or entry.access is None:
         return None

@@ -22,6 +22,7 @@ from ..finding import NONE_KNOWN, Check, Finding
 
 _EXIT_TIME = "ExitTime.QuadPart"
 _UNFINISHED = "a process that is being created or removed: it has no thread"
+_ENDING = "the process ended while the image was taken"
 _SMEARED = "the thread was created while the image was taken"
 _ABSENT = "pages of the list are not in the image"
 _MOVED = "page tables changed while the image was taken"
@@ -36,9 +37,13 @@ def check_image(facts: CheckFacts) -> Iterator[Finding]:
     """Yields live processes missing from the process list, and processes with another's page tables."""
     alone: Dict[int, AddressSpace] = {}
     for space in AddressSpaces.list_spaces(facts.image, facts.pids or None):
-        if space.kernel or space.wow64 or _exited(space, facts):
+        if space.kernel or space.wow64:
             continue
-        if has_status(space.remark, StatusCode.NOT_IN_THE_PROCESS_LIST):
+        unlisted = has_status(space.remark, StatusCode.NOT_IN_THE_PROCESS_LIST)
+        if _exited(space, facts):
+            yield from _ended(space, facts) if unlisted else ()
+            continue
+        if unlisted:
             yield from _unlisted(space, facts, alone)
         other = _sharing(space.status + space.remark)
         if other is not None and space.pid != SYSTEM_PID:
@@ -48,6 +53,16 @@ def check_image(facts: CheckFacts) -> Iterator[Finding]:
                 MEDIUM, LIKELY, space, evidence, _MOVED, ("tables", space.eprocess), address=space.eprocess
             )
     yield from _check_handles(alone, facts) if alone else ()
+
+
+def _ended(space: AddressSpace, facts: CheckFacts) -> Iterator[Finding]:
+    """Yields a process that has ended by its ExitTime, which who hides it can write, and has live threads."""
+    threads = _live(space, facts)
+    if threads and not facts.image.service(process_list).interrupted:
+        evidence = f"_EPROCESS {space.eprocess:#x}: {text(space.remark)}, {counted(threads, 'live thread')} "
+        evidence += "in its list, and an ExitTime"
+        group = ("process", space.eprocess)
+        yield Finding(MEDIUM, LIKELY, space, evidence, _ENDING, group, address=space.eprocess)
 
 
 def _unlisted(space: AddressSpace, facts: CheckFacts, alone: Dict[int, AddressSpace]) -> Iterator[Finding]:
@@ -152,11 +167,12 @@ CHECK = Check(
     THREAD_KINDS,
     "A live process or thread is missing from the list that Windows keeps, but another structure refers "
     "to it; or two live processes have the same page tables.",
-    "high for a process with threads; medium for a thread, for shared page tables, and for a process "
-    "that only a pool scan and a handle of another process show; low for a process without threads, for "
-    "a thread that never ran, and where a page of the list is not in the image",
+    "high for a process with threads; medium for a thread, for shared page tables, for a process that only "
+    "a pool scan and a handle of another process show, and for one with ExitTime and live threads; low for "
+    "a process without threads, for a thread that never ran, and where a page of the list is not in the "
+    "image",
     "An image is not a snapshot: a process or thread that started or ended during acquisition may be on "
-    "some lists only. The check leaves out processes that have exited.",
+    "some lists only. The check leaves out processes that have exited, unless threads of them live.",
     "Compare windows.pslist, windows.psscan and windows.thrdscan; dump the process by its offset.",
     head="a process or thread that a list lacks",
     command="windows.psscan --pid {pid}",

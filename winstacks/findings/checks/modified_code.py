@@ -17,7 +17,7 @@ from ...process.processlist import process_member
 from ...stacklist.stack import StackRecord
 from ..code.barriers import is_write_barrier
 from ..code.codelists import CLR
-from ..code.copies import NO_IMAGE, NOT_IN_MEMORY, Comparison, Mapping
+from ..code.copies import NOT_IN_MEMORY, Comparison, Mapping
 from ..code.differing import Ranges
 from ..code.functions import function_at, labelled_entry
 from ..code.jumps import ENTRY, Read, follow_jumps
@@ -121,10 +121,8 @@ def _assess(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Option
     """Compares the function of a frame; None if there is no finding."""
     entry, ranges = function_at(space, place, facts)
     comparison = facts.copies.compare_ranges(space, ranges)
-    if comparison.reason not in ("", NO_IMAGE):
-        facts.leave_out(
-            NAME, comparison.reason, place.frame.details.module or place.name.symbol.partition("+")[0]
-        )
+    module = place.frame.details.module or place.name.symbol.partition("+")[0]
+    facts.leave_out_code(NAME, comparison.reason, space, place.at, module)
     if not comparison.ranges:
         return _unchanged(space, entry, place.at, comparison, facts)
     beside = entry is None and not _is_near(place.at, comparison.ranges)

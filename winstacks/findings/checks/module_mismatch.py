@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from typing import Callable, Iterator, NamedTuple, Optional, Tuple
 
-from ...columns.words import HIGH, LIKELY, LOW, MEDIUM, UNKNOWN, USER, WOW64
+from ...columns.words import HIGH, IMAGE, LIKELY, LOW, MEDIUM, UNKNOWN, USER, WOW64
 from ...memory.decode.pagetable import round_to_pages
 from ...memory.decode.status import Status, StatusItem, has_status
 from ...memory.decode.statuscodes import StatusCode
@@ -28,7 +28,7 @@ from ...stacklist.modules import ModuleIdentities
 from ...stacklist.stack import StackRecord
 from ..code.lostways import over_lost_pages
 from ..code.relays import is_hooked
-from ..facts import CheckFacts
+from ..facts import NO_VAD, CheckFacts
 from ..finding import NONE_KNOWN, OF_MEMORY, Check, Finding, FramePlace, frame_places, place_finding
 
 NAME = "module_mismatch"
@@ -93,6 +93,8 @@ def _assess(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Option
     vad = facts.vad(space, place.at)
     if has_status(place.name.status, StatusCode.NO_LOADER_LIST):
         facts.leave_out(NAME, _DAMAGED, space.process)
+    elif place.name.backing == IMAGE and facts.lacks_vad(space, place.at):
+        facts.leave_out(NAME, NO_VAD, space.process)
     deleted = "" if vad is None or not vad.image else _file_is_gone(facts.image, vad)
     reason = (HIGH, deleted, NONE_KNOWN) if deleted else _mismatch(space, place, vad, facts)
     if reason is None:

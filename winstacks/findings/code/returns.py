@@ -19,7 +19,7 @@ from ...stacklist.stack import StackRecord
 from ...stacks.decode.frames import LONGEST_CALL, is_call
 from ..facts import CheckFacts
 from ..finding import FramePlace, find_place, frame_places
-from .copies import NO_IMAGE, NOT_IN_MEMORY
+from .copies import NOT_IN_MEMORY
 from .functions import function_at
 from .leftovers import cut_thread, stack_values
 
@@ -87,8 +87,8 @@ def call_site(stack: StackRecord, check: str, facts: CheckFacts) -> Iterator[Cal
         # Absent code cannot be compared, and a jump is a jump whatever precedes it.
         start = address if called is None else address - LONGEST_CALL
         comparison = facts.copies.compare(stack.space, start, address + _JUMP_LENGTH)
-        if comparison.reason and comparison.reason != NO_IMAGE:
-            facts.leave_out(check, comparison.reason, place.frame.details.module or place.name.symbol)
+        module = place.frame.details.module or place.name.symbol
+        facts.leave_out_code(check, comparison.reason, stack.space, place.at, module)
         if comparison.equal:
             yield CallSite(place._replace(guessed=doubted and not sure), called, jumps)
 

@@ -172,9 +172,10 @@ def decode_owner_table(data: Buffer, layout: OwnerLayout) -> List[Owner]:
     return [owner for owner in owners if owner]
 
 
-def is_address(value: int, machine: Machine) -> bool:
-    """Returns whether the union of Address and CreatorBackTraceIndex holds an address of the kernel.
+MOST_TRACES = 1 << 24
+"""A database has fewer traces: no index is so large."""
 
-    No index is so large: a database has less than 2^24 traces.
-    """
+
+def is_address(value: int, machine: Machine) -> bool:
+    """Returns whether the union of Address and CreatorBackTraceIndex holds an address of the kernel."""
     return value >= machine.kernel_start

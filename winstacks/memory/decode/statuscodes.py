@@ -400,6 +400,8 @@ class StatusCode(Enum):
     """The loader lists have a module there, but no VAD is there. Counts as unmapped memory."""
     VAD_WITHOUT_FILE = "VAD without file", Means.NOT_ITS_FILE
     """The loader lists have a module there, but the VAD has no file. Counts as private memory."""
+    IMAGE_WITHOUT_NAME = "image without file name", Means.NOT_ITS_FILE
+    """The VAD maps an image whose file has no name. Counts as an image."""
     VAD_OF_ANOTHER_FILE = "VAD of another file", Means.NOT_ITS_FILE
     """The loader lists and the VAD name different files."""
     NO_LOADER_LIST = "no loader list", Means.LOWERS_CONFIDENCE

@@ -324,6 +324,21 @@ def test_a_process_that_its_list_lacks(name: str, threads: bool, severity: str) 
     assert "found by PspCidTable" in row["Evidence"]
 
 
+@pytest.mark.parametrize("name", ["win7-x86", "win11-x64"])
+@pytest.mark.parametrize(("state", "expected"), [(5, ["medium"]), (4, [])])
+def test_an_unlisted_process_whose_exit_time_was_written(name: str, state: int, expected: List[str]) -> None:
+    """Threads that have not ended say that the process has not."""
+    kernel = processes(name)
+    hidden = process_of(kernel, 1008)
+    hidden.thread(1012, state=state)
+    hidden.eprocess["ExitTime.QuadPart"] = filetime(seconds=3600)
+    image = kernel.image()
+    unlink(kernel, hidden.eprocess.at("ActiveProcessLinks"))
+    rows = found(image, HIDDEN)
+    assert [row["Severity"] for row in rows] == expected
+    assert all(row["PID"] == 1008 and "1 live thread in its list" in row["Evidence"] for row in rows)
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_listed_and_exited_processes_are_silent(name: str) -> None:
     kernel = processes(name)

@@ -24,6 +24,7 @@ from tests.support.findingimages import (
     found,
     severities,
 )
+from tests.support.grid import MASK
 from tests.support.only import only
 from tests.support.tracedkernels import new_kernel
 
@@ -163,6 +164,37 @@ def test_private_code_that_opened_another_process_to_write(name: str, victim: st
     assert (row["Severity"], row["PID"], row["TID"], row["Kind"]) == ("high", 1000, TID, "handle")
     assert f"handle 0x84 to Process {victim} Pid 2000, PROCESS_VM_WRITE; VAD" in row["Evidence"]
     assert row["Technique"] == ("T1055" if victim == "victim.exe" else "T1003.001")
+
+
+@pytest.mark.parametrize("name", ["win10-x64", "win7-x86"])
+def test_a_handle_that_was_duplicated_into_another_process(name: str) -> None:
+    """The row is of the process with the code: by the ID that the event has, which another one pretends."""
+    forged = FindingImage(name)
+    forged.private()
+    forged.kernel.process("twin.exe", pid=2004).eprocess["UniqueProcessId"] = forged.app.pid
+    victim, holder = (forged.kernel.process(f"{pid}.exe", pid) for pid in (2000, 2008))
+    forged.opens(victim.eprocess, VM_WRITE, RETURNS, holder=holder)
+    row = only(found(forged.image(), HANDLE))
+    assert (row["Severity"], row["PID"], row["Process"], row["TID"]) == ("high", 1000, "stacks.exe", TID)
+    assert row["ProcessOffset"] == forged.app.eprocess.address & MASK
+    assert row["Evidence"].startswith("handle 0x84 of 2008.exe (2008) to Process 2000.exe Pid 2000, ")
+    assert f" --pid 1000 --address {RETURNS:#x}" in row["Next"]
+
+
+def test_a_process_that_gives_another_a_handle_to_itself_is_silent() -> None:
+    forged = FindingImage("win10-x64")
+    forged.private()
+    forged.opens(forged.app.eprocess, VM_WRITE, RETURNS, holder=forged.kernel.process("in.exe", pid=2000))
+    assert found(forged.image(), HANDLE) == []
+
+
+def test_a_process_whose_id_was_overwritten_opened_another() -> None:
+    forged = FindingImage("win10-x64")
+    forged.private()
+    forged.opens(forged.kernel.process("victim.exe", pid=2000).eprocess, VM_WRITE, RETURNS)
+    forged.app.eprocess["UniqueProcessId"] = 3000
+    row = only(found(forged.image(), HANDLE))
+    assert (row["Severity"], row["PID"], row["Symbol"]) == ("high", 3000, "<private>")
 
 
 @pytest.mark.parametrize("name", ALL)
