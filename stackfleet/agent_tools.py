@@ -96,7 +96,7 @@ def _stacks(given: Arguments, database: Database, most: int) -> Asked:
 
 def _rare(given: Arguments, database: Database, most: int) -> Asked:
     by, max_hosts = given["by"], given["max_hosts"]
-    if by in questions.CRASH_KEYS:
+    if query_cli.compares_crashes(by, given["kind"], given["partial"]):
         return Asked(questions.rare_of_crashes(by, max_hosts, most), IMAGE, has_stacks=False)
     question = questions.rare(by, _kinds(given), max_hosts, most, database.images, given["partial"])
     return Asked(question, TRACES, _kinds(given))
