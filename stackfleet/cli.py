@@ -29,7 +29,6 @@ from .planning import (
     WrongUseError,
     absolute,
     find_inputs,
-    folders,
     given_folders,
     plan,
 )
@@ -189,10 +188,10 @@ def _images(count: int, singular: str, plural: str) -> str:
 
 def _settings(options: argparse.Namespace) -> Settings:
     given = {
-        "plugin_dirs": folders(options.plugin_dirs),
-        "symbol_dirs": folders(options.symbol_dirs),
+        "plugin_dirs": given_folders("--plugin-dirs", options.plugin_dirs),
+        "symbol_dirs": given_folders("--symbol-dirs", options.symbol_dirs),
         "cache_path": options.cache_path and absolute(options.cache_path),
-        "binaries": given_folders(options.binaries),
+        "binaries": given_folders("--binaries", options.binaries),
     }
     names = (field.name for field in dataclasses.fields(Reading))
     reading = Reading(**{name: given.get(name, getattr(options, name)) for name in names})

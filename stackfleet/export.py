@@ -32,7 +32,7 @@ class Export:
 
     Args:
         table: one of TABLES, for JSON lines
-        kinds: kinds of the stacks; all when empty
+        kinds: kinds of the stacks, which `table` has, too; all when empty
         binaries: folders with files of modules, whose hashes ECS has
     """
 
@@ -57,10 +57,9 @@ class Export:
 
     def jsonl(self) -> Iterator[str]:
         """Yields the rows of a table."""
-        where = self._where if self._table == TRACES else "true"
         return map(
             output.json_line,
-            self._database.rows(f"SELECT * FROM {self._table} WHERE {where} ORDER BY ImageId, Row"),
+            self._database.rows(f"SELECT * FROM {self._table} WHERE {self._where} ORDER BY ImageId, Row"),
         )
 
     def folded(self) -> Iterator[str]:
@@ -157,7 +156,7 @@ SELECT f.*, Host, coalesce(ThreadCreateTime, ProcessCreateTime, CaptureTime) AS 
 FROM findings f JOIN (SELECT ImageId, Host FROM hosts) USING (ImageId)
 LEFT JOIN (SELECT ImageId, CaptureTime FROM image) USING (ImageId)
 LEFT JOIN (SELECT ImageId, TraceId, ThreadCreateTime, ProcessCreateTime FROM traces) USING (ImageId, TraceId)
-WHERE Severity IS NOT NULL AND EventTime IS NOT NULL
+WHERE {} AND Severity IS NOT NULL AND EventTime IS NOT NULL
 ORDER BY EventTime, ImageId, Finding, PID, TID, Address"""
 
 
@@ -177,7 +176,7 @@ class Events:
         for row in self._database.rows(_STACK_EVENTS.format(self._where)):
             stack = row["Stack"] or row["Status"]
             yield self._line(row, f"{row['Kind']} stack of {_process(row)}: {stack}", "stack")
-        for row in self._database.rows(_FINDING_EVENTS):
+        for row in self._database.rows(_FINDING_EVENTS.format(self._where)):
             remarks = f"{row['Severity']} finding {row['Finding']} in {_process(row)}: {row['Symbol'] or ''}"
             yield self._line(row, f"{remarks}; {row['Evidence']}", "finding")
 

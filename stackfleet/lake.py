@@ -54,6 +54,14 @@ class LakeError(Exception):
     """A lake that cannot be used; the text gives the reason."""
 
 
+class AddedError(LakeError):
+    """Another run has added an image meanwhile; `manifest` is the one that it added."""
+
+    def __init__(self, uri: str, manifest: Manifest) -> None:
+        super().__init__(f"{uri}: another run has added this image, from {manifest['path']}")
+        self.manifest = manifest
+
+
 class _RivalError(LakeError):
     """Another run has changed the lake at the same time."""
 
@@ -207,7 +215,8 @@ class Lake:
         Threads that add images at the same time share commits.
 
         Raises:
-            LakeError: the lake cannot be written, or another run has added the image meanwhile
+            LakeError: the lake cannot be written
+            AddedError: another run has added the image meanwhile
         """
         of_name(self.uri, MOST_TOGETHER, LakeError).add(image, self.add_together)
 
@@ -309,7 +318,7 @@ class Lake:
             if image is None or image.folder is None or there["status"] != DONE:
                 continue
             if there["attempt"] not in (None, image.before):
-                raise LakeError(f"{self.uri}: another run has added this image, from {there['path']}")
+                raise AddedError(self.uri, there)
         # Delta demands that new rows fit the condition for the rows that they replace.
         image_ids = dict.fromkeys([*by_id, *replaced.column("ImageId").to_pylist()])
         condition = one_of('"ImageId"', image_ids) if replaced.num_rows else ""

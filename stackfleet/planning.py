@@ -111,6 +111,8 @@ def find_inputs(images: Sequence[str], shard: Optional[tuple[int, int]] = None) 
             facts = os.stat(path)
             if provenance.shown(path) != path:
                 inputs.unread[path] = f"cannot be read: {_NOT_UTF8}"
+            elif stat.S_ISDIR(facts.st_mode):
+                inputs.unread[path] = f"is a folder: only dumps (*{DUMPS}) in it are read; name other images"
             elif not (stat.S_ISREG(facts.st_mode) or stat.S_ISBLK(facts.st_mode)):
                 inputs.unread[path] = "is not a file"
             else:
@@ -209,8 +211,8 @@ def folders(text: str) -> tuple[str, ...]:
     return tuple(absolute(folder) for folder in text.split(";") if folder)
 
 
-def given_folders(text: str) -> tuple[str, ...]:
-    """Returns the folders of --binaries.
+def given_folders(option: str, text: str) -> tuple[str, ...]:
+    """Returns the folders of an option.
 
     Raises:
         WrongUseError: one of them is no folder
@@ -218,7 +220,7 @@ def given_folders(text: str) -> tuple[str, ...]:
     paths = folders(text)
     for folder in paths:
         if not os.path.isdir(folder):
-            raise WrongUseError(f"--binaries: there is no folder {provenance.shown(folder)}")
+            raise WrongUseError(f"{option}: there is no folder {provenance.shown(folder)}")
     return paths
 
 

@@ -17,14 +17,15 @@ from winstacks.memory.decode.text import counted
 
 from . import agents, exits, findings, output, questions, waits
 from .arguments import count, whole
+from .columns import SCHEMAS
 from .database import Database, NothingLeftError, SqlError, query_whole
-from .export import LINES, Export
+from .export import ECS, JSONL, LINES, Export
 from .job import Reading
 from .lake import Contents, Depth, Lake
 from .layout import TABLES, TRACES
 from .manifests import DONE
 from .output import opened, say, tell
-from .planning import WrongUseError, folders, given_folders
+from .planning import WrongUseError, given_folders
 from .questions import KEYS, Question
 
 MOST_NAMED = 20
@@ -110,7 +111,7 @@ def _add_report(add: Add) -> None:
 def _report(options: argparse.Namespace) -> int:
     from .opening import prepare
 
-    prepare(Reading(plugin_dirs=folders(options.plugin_dirs)))
+    prepare(Reading(plugin_dirs=given_folders("--plugin-dirs", options.plugin_dirs)))
     try:
         # The pages' format is part of the plugins.
         from .report import Report, place
@@ -151,19 +152,26 @@ def _add_export(add: Add) -> None:
     command = add("export", _export, "write stacks in the formats of other programs")
     command.add_argument("--to", required=True, choices=sorted(LINES), help="output format")
     command.add_argument("--output", metavar="FILE", help="output file (default: standard output)")
-    command.add_argument("--table", choices=list(TABLES), default=TRACES, help="table, with --to jsonl")
+    command.add_argument("--table", choices=list(TABLES), help=f"table, with --to jsonl (default: {TRACES})")
     text = "folders with files of modules, separated by ;: --to ecs has their hashes"
     command.add_argument("--binaries", default="", help=text)
     _add_kind(command)
 
 
 def _export(options: argparse.Namespace) -> int:
-    lake, binaries = Lake(options.lake), given_folders(options.binaries)
+    table, binaries = options.table or TRACES, given_folders("--binaries", options.binaries)
+    if options.table and options.to != JSONL:
+        raise WrongUseError(f"--table: --to {options.to} has no choice of tables")
+    if binaries and options.to != ECS:
+        raise WrongUseError(f"--binaries: --to {options.to} has no hashes of files")
+    if options.kind and "Kind" not in SCHEMAS[table].names:
+        raise WrongUseError(f"--kind: the table {table} has no column Kind")
+    lake = Lake(options.lake)
 
     def write(contents: Contents) -> None:
         with Database(lake, contents=contents) as database, opened(options.output) as stream:
             _name_versions(database)
-            export = Export(database, options.table, options.kind, binaries)
+            export = Export(database, table, options.kind, binaries)
             for line in export.lines(options.to):
                 stream.write(line.encode("utf-8", "replace") + b"\n")
             stream.flush()
@@ -328,11 +336,23 @@ def matching(option: str, globs: Sequence[str], names: Mapping[str, Sequence[str
 
 
 def _rare(options: argparse.Namespace, database: Database) -> Question:
-    if options.by in questions.CRASH_KEYS:
+    if compares_crashes(options.by, options.kind, options.partial):
         return questions.rare_of_crashes(options.by, options.max_hosts, options.limit)
     return questions.rare(
         options.by, options.kind, options.max_hosts, options.limit, database.images, options.partial
     )
+
+
+def compares_crashes(by: str, kinds: Sequence[str], partial: bool) -> bool:
+    """Returns whether `rare` compares crashes by a key, and not stacks.
+
+    Raises:
+        WrongUseError: it does, and is to choose stacks by their kinds or the quality of their keys
+    """
+    crashes = by in questions.CRASH_KEYS
+    if crashes and (kinds or partial):
+        raise WrongUseError(f"kind and partial choose stacks, and {by} compares crashes")
+    return crashes
 
 
 def _diff(options: argparse.Namespace, database: Database) -> Question:

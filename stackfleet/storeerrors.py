@@ -43,12 +43,19 @@ def explained() -> Iterator[None]:
         raise StoreError(first_line(error)) from error
 
 
+_CAUSE = re.compile(r"\s*(?:\x1b\[\d+m)?\u21b3(?:\x1b\[0m)? (.*)")
+"""A line with a cause, below the error of an object store: an arrow, in a color, and the cause."""
+MOST_CAUSES = 3
+"""Further ones are the text of a server."""
+
+
 def first_line(error: BaseException) -> str:
-    """Returns the reason of an error, as the system states it if it does."""
+    """Returns the reason of an error in one line, as the system states it if it does."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     number = _OS_ERROR.search(str(error))
     if number:
         return os.strerror(int(number[1]))
     lines = str(error).splitlines()
-    return lines[0] if lines else type(error).__name__
+    causes = [match[1] for match in map(_CAUSE.fullmatch, lines[1:]) if match]
+    return ": ".join([*lines[:1], *causes[:MOST_CAUSES]]) or type(error).__name__

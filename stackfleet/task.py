@@ -20,7 +20,7 @@ from . import provenance, versions
 from .child_process import Attempt, Outcome, StoppedError
 from .identity import Identities
 from .job import Job
-from .lake import LEAST_ROOM, Lake, LakeError, NewImage, unopened
+from .lake import LEAST_ROOM, AddedError, Lake, LakeError, NewImage, unopened
 from .lakefolder import FullError, refuse_full
 from .manifests import COPY, DONE, FAILED, MANIFEST_VERSION, Manifest, cut_text
 
@@ -152,7 +152,12 @@ def run_at(job: Job, place: TaskPlace) -> Report:
                     image_manifest["image_id"] = unopened(job.path)
                 lake.add(NewImage(image_manifest))
             else:
-                lake.add(NewImage(image_manifest, pathlib.Path(folder), identities.before))
+                try:
+                    lake.add(NewImage(image_manifest, pathlib.Path(folder), identities.before))
+                except AddedError as error:
+                    if not _read_alike(error.manifest, image_manifest):
+                        raise
+                    report["reason"] = str(error)
                 rows = sum(item["rows"] for item in image_manifest["tables"].values())
                 report.update(status=DONE, rows=rows, truncated=image_manifest["truncated"])
     except (LakeError, FullError) as error:
@@ -161,6 +166,12 @@ def run_at(job: Job, place: TaskPlace) -> Report:
     if report["status"] == FAILED and not outcome.final:
         raise AttemptFailedError(report)
     return report
+
+
+def _read_alike(one: Manifest, other: Manifest) -> bool:
+    """Returns whether two runs have read the same file in the same way: the next run reads it no more."""
+    same = all(one[name] == other[name] for name in ("path", "size", "modified", "probe", "reading_digest"))
+    return same and all(one["versions"].get(name) == other["versions"].get(name) for name in versions.DECIDE)
 
 
 def manifest(job: Job, outcome: Outcome, known: Optional[dict[str, Any]]) -> Manifest:

@@ -86,7 +86,7 @@ def no_number(instead: str = "") -> Callable[[str], str]:
     """Returns a check for `checked` that rejects a text that is no number.
 
     Args:
-        instead: what takes other texts; empty for nothing
+        instead: what takes other texts, or how to write a number; empty for nothing
     """
 
     def check(text: str) -> str:

@@ -299,18 +299,15 @@ def frames(name: str, description: str, default: Optional[int] = None) -> Checke
     return CheckedRequirement(kind, name=name, description=description, default=default, optional=True)
 
 
-def offset() -> interfaces.configuration.RequirementInterface:
+def offset() -> CheckedRequirement:
     """Returns the option --offset."""
-    return requirements.IntRequirement(
-        name="offset",
-        description="Virtual or physical address of an _EPROCESS that is in no list",
-        optional=True,
-    )
+    return address("Virtual or physical address of an _EPROCESS that is in no list", "offset")
 
 
-def address(description: str) -> interfaces.configuration.RequirementInterface:
-    """Returns the option --address, which takes an address of the image."""
-    return requirements.IntRequirement(name="address", description=description, optional=True)
+def address(description: str, name: str = "address") -> CheckedRequirement:
+    """Returns an option that takes an address of the image."""
+    kind = checked(checkedoptions.no_number("write an address as 0xffffe00010002040"), int)
+    return CheckedRequirement(kind, name=name, description=description, optional=True)
 
 
 def switch(name: str, description: str) -> interfaces.configuration.RequirementInterface:

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import types
-from typing import Iterator, List
+from typing import Iterator, List, Tuple
 
 import pytest
 
@@ -99,6 +99,34 @@ def test_jsonl(lake: pathlib.Path) -> None:
     assert rows[0]["ThreadCreateTime"] == START.isoformat()
     findings = [json.loads(line) for line in export(lake, "jsonl", "--table", "findings")]
     assert [row["Finding"] for row in findings] == ["unbacked", "hidden", "start_mismatch"]
+    assert not export(lake, "jsonl", "--table", "findings", "--kind", "lock")
+
+
+def test_a_kind_chooses_findings_as_it_chooses_stacks(tmp_path: pathlib.Path) -> None:
+    of_kinds = [{"Kind": kind, "ProcessCreateTime": START} for kind in ("user", "heap")]
+    found = [{"Kind": row["Kind"], "Severity": "low", "Finding": "unbacked"} for row in of_kinds]
+    image = [{"ComputerName": "pc", "CaptureTime": START}]
+    fleetlakes.add(fleetlakes.new_lake(tmp_path / "lake"), "i1", traces=of_kinds, findings=found, image=image)
+    for form, *options in (("timesketch",), ("ecs",), ("jsonl", "--table", "findings")):
+        documents = export(tmp_path / "lake", form, *options, "--kind", "user")
+        assert documents and not [line for line in documents if '"heap"' in line]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("export", "--to", "folded", "--table", "frames"),
+        ("export", "--to", "jsonl", "--binaries", os.curdir),
+        ("export", "--to", "jsonl", "--table", "frames", "--kind", "user"),
+        ("rare", "--by", "Driver", "--kind", "kernel"),
+        ("rare", "--by", "BugCheck", "--partial"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(lake: pathlib.Path, arguments: Tuple[str, ...]) -> None:
+    command, *options = arguments
+    done = fleet(command, lake, *options)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert arguments[-2].lstrip("-") in done.stderr or arguments[-1].lstrip("-") in done.stderr
 
 
 @pytest.fixture

@@ -473,6 +473,8 @@ def test_a_bucket_is_a_lake(bucket: str, tmp_path: pathlib.Path, monkeypatch: py
     done = called("status", bucket, "--verify", "--format", "csv")
     assert (done.returncode, done.stdout.count("/images/")) == (0, 1), done.stderr
     assert not list(tmp_path.iterdir())
+    nowhere = called("status", bucket.replace("://", "://no"))
+    assert (nowhere.returncode, "404" in nowhere.stderr) == (2, True), nowhere.stderr
 
 
 def test_a_command_on_a_bucket_ends_before_the_interpreter_does(bucket: str) -> None:

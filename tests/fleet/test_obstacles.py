@@ -64,7 +64,7 @@ def test_one_wrong_path_does_not_keep_others_from_being_read(
     done = fleet("run", tmp_path / wrong, image, "-o", lake, *few.options)
     assert done.returncode == 3, done.stderr
     assert (
-        "not UTF-8" if wrong == NOT_UTF8 else "is not a file" if wrong == "empty" else "cannot be read"
+        "not UTF-8" if wrong == NOT_UTF8 else "is a folder" if wrong == "empty" else "cannot be read"
     ) in done.stderr
     assert [manifest["status"] for manifest in manifests(lake).values()] == ["done"]
     status = fleet("status", lake)

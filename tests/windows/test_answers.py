@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
 import pathlib
 from typing import Any, Dict, List, Tuple
@@ -17,6 +18,7 @@ from tests.forge.kernel import Kernel
 from tests.support import grid
 from tests.support.only import only
 from tests.windows.test_columns import CLASSES, STACKS
+from winstacks import options as our_options
 from winstacks.rows.requested import RequestedIds
 
 WITH_PID = sorted(set(CLASSES) - {"objecttraces"})
@@ -225,6 +227,20 @@ def test_a_name_that_windows_cut_is_found_by_the_whole(tmp_path: pathlib.Path) -
     for name in ("nt", "mailserv", "mail.exe.bak"):
         with pytest.raises(exceptions.RenderException):
             found(name, kernel=False)
+
+
+@pytest.mark.parametrize("text", ["1d2900002d0", "000001d2`900002d0", "zz", ""])
+def test_an_address_in_another_form_is_told_how_to_be_written(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = argparse.ArgumentParser()
+    for of in (our_options.offset(), our_options.address("An address")):
+        parser.add_argument(f"--{of.name}", type=of.instance_type)
+        with pytest.raises(SystemExit):
+            parser.parse_args([f"--{of.name}", text])
+        message = f"argument --{of.name}: {text!r} is not a number; write an address as 0x"
+        assert message in capsys.readouterr().err
+    assert parser.parse_args(["--offset", "0x1d2900002d0"]).offset == 0x1D2900002D0
 
 
 @pytest.mark.cli

@@ -73,6 +73,17 @@ def test_a_thread_is_shown_with_the_chain_through_threads_that_are_left_out(tmp_
     assert len(whole) == 2
 
 
+def test_stacks_without_a_wait_are_no_silent_table(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened = context.open_image(sample.build().image(), tmp_path)
+    assert not table(opened, pid=[4312], tid=[4324])
+    assert "No thread of the selected processes waits, as far as the input tells" in caplog.messages
+    caplog.clear()
+    assert table(opened, pid=[4312], tid=[4316])
+    assert not [text for text in caplog.messages if "waits" in text]
+
+
 @pytest.mark.parametrize("name", ["xp-x86", "win7-x64", "win10-x64", "win11-x64"])
 def test_several_objects_are_several_rows(name: str, tmp_path: pathlib.Path) -> None:
     forged = waitobjects.Waiting(name)

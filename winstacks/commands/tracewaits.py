@@ -36,4 +36,8 @@ class TraceWaits(WaitCommand):
 
     def finish(self) -> Iterator[Row]:
         cells = FlatCells(self.table)
-        yield from map(cells.row, map(self.tables.wait, self.waits()))
+        waits = list(self.waits())
+        yield from map(cells.row, map(self.tables.wait, waits))
+        if self.matched and not waits:
+            # The loop has seen stacks, and did not warn.
+            self.log.warning(self.nothing)

@@ -57,7 +57,8 @@ _AT_ONCE = 64
 
 NO_RECORDS = (
     "A small kernel dump has the kernel stack of one thread, and nothing that Windows recorded: "
-    "minidump.info, callstacks, trapframes, traces, traceframes, traceimage and tracefindings read it"
+    "minidump.info, callstacks, trapframes, traces, traceframes, traceimage, tracefindings, tracegraph and "
+    "tracereport read it"
 )
 _ONLY_SELECTED = "; {} leaves out all other processes"
 _DOUBTFUL = "{} more may match --find and --unbacked: they have unreadable frames, or frames without a name"
