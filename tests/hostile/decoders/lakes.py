@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Files of a stranger's lake: manifests, the log of its table, Parquet's footers and pages; digests of rows."""
+"""Files of a stranger's lake: manifests, the log, footers and pages of Parquet files; digests of rows."""
 
 from __future__ import annotations
 
