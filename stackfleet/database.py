@@ -93,7 +93,8 @@ class SqlError(Exception):
         if isinstance(error, duckdb.CatalogException) and "Table" in message:
             message += f"\nThe views of a lake are {', '.join((*TABLES, MANIFESTS, HOSTS))}."
         super().__init__(message)
-        self.of_files = isinstance(error, (duckdb.Error, OSError)) and not isinstance(error, _OF_QUERY)
+        of_reading = isinstance(error, (duckdb.Error, pa.ArrowException, OSError))
+        self.of_files = of_reading and not isinstance(error, _OF_QUERY)
 
 
 class Database:
@@ -197,8 +198,9 @@ class Database:
         """
         try:
             for batch in self._relation(sql).to_arrow_reader(ROWS):
+                batch.validate(full=True)
                 yield from batch.to_pylist()
-        except (duckdb.Error, OSError) as error:
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
             raise SqlError(error) from error
 
     def is_select(self, sql: str) -> bool:
