@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Dict, List, Tuple
 
 from ..memory.decode.machine import Machine
+from ..memory.decode.memo import Memo
 from ..memory.decode.status import NOTHING, Status
 from ..memory.image import AddressSpace, Image
 from ..names.decode.pe import HeaderError, Headers, read_headers
@@ -60,11 +61,13 @@ class DumpModules:
         listed, complete = self._memory_lists.process_modules(space)
         known = {entry.base: entry for entry in listed}
         found: List[LoaderEntry] = []
+        # Thousands of modules may share one path of 64 KB.
+        names: Memo[str, str] = Memo(lambda path: path.replace("/", "\\").rsplit("\\", 1)[-1])
         for module in modules:
             if self._machine(space, module) is not space.machine:
                 continue
             entry = known.pop(module.BaseOfImage, None)
-            name = (module.ModuleName or "").replace("/", "\\").rsplit("\\", 1)[-1]
+            name = names[module.ModuleName or ""]
             if entry is not None:
                 found.append(entry._replace(size=module.SizeOfImage, name=name or entry.name))
             else:
