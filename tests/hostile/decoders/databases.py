@@ -119,7 +119,7 @@ def _searched(arch: str) -> Tuple[Std, HeapLog, Template]:
 
 
 def _search(arch: str, data: bytes, whole: bytes) -> None:
-    """Words are tried up to the limit, each once, those of other processes first."""
+    """Words are tried up to the limit, each once; words at remembered places come first."""
     std, log, template = _searched(arch)
     regions, layouts = template.cut(data), stddata.layouts_of(arch)
     reader, machine = stddata.reader_of(regions), bare.MACHINES[stddata.POINTERS[arch]]

@@ -88,7 +88,7 @@ def _translated(layer: intel.Intel, page: int) -> Optional[int]:
 
 
 def _mapping(name: str, data: bytes, whole: bytes) -> None:
-    """What whole tables say of a page is what Volatility says of it; of all memory each table is met once."""
+    """A page is where Volatility finds it alone; in a walk over all memory each table is met once."""
     context, layer = _layer(name, data)
     tables = pagetables.PageTables(context, layer)
     last, highest = layer.maximum_address + 1, (1 << layer._maxphyaddr) - 1
