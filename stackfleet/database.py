@@ -95,7 +95,8 @@ class SqlError(Exception):
         if isinstance(error, duckdb.CatalogException) and "Table" in message:
             message += f"\nThe views of a lake are {', '.join((*TABLES, MANIFESTS, HOSTS))}."
         super().__init__(message)
-        self.of_files = isinstance(error, (duckdb.Error, OSError)) and not isinstance(error, _OF_QUERY)
+        of_reading = isinstance(error, (duckdb.Error, pa.ArrowException, OSError))
+        self.of_files = of_reading and not isinstance(error, _OF_QUERY)
 
 
 @contextlib.contextmanager
@@ -206,7 +207,9 @@ class Database:
             LakeError, SqlError: see `table`; the query may fail after rows were yielded
         """
         with _explained():
-            yield from plain(self._relation(sql).to_arrow_reader(ROWS))
+            for batch in self._relation(sql).to_arrow_reader(ROWS):
+                batch.validate(full=True)
+                yield from plain([batch])
 
     def is_select(self, sql: str) -> bool:
         """Returns whether a text is one SELECT statement.

@@ -107,7 +107,9 @@ def _batches(snapshot: Snapshot, table: str, names: Sequence[str], faults: dict[
     for file in snapshot.files:
         if file.table == table:
             try:
-                yield from snapshot.of_files([file]).scanner(columns=list(names)).to_batches()
+                for batch in snapshot.of_files([file]).scanner(columns=list(names)).to_batches():
+                    batch.validate(full=True)
+                    yield batch
             except (pa.ArrowException, OSError, ValueError) as error:
                 faults[file.path] = f"it cannot be read: {first_line(error)}"
 

@@ -31,7 +31,8 @@ AT_A_TIME, MOST_ROWS = 1 << 26, 1 << 13
 
 _ROWS, _TEXTS, _LETTERS = (1 << 20, 16), (1 << 20, 1), (1 << 30, 1 << 8)
 """Limits of a file of any size, and of each of its bytes beside them: rows, texts of dictionaries, bytes of
-all texts of rows. Files of `stackfleet` have less than one row or text for each byte."""
+all texts of rows, which are also the limit of all pages. Files of `stackfleet` have less than one row or text
+for each byte."""
 
 _DATA, _INDEX, _DICTIONARY, _DATA_2 = range(4)
 _PLAIN, _OF_DICTIONARIES, _RUNS = 0, (2, 8), 3
@@ -196,7 +197,7 @@ class _Unfolded:
     """Sums what the pages of a file unfold to."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
-        self._file, self._size, self._texts = file, size, 0
+        self._file, self._size, self._texts, self._unfolded = file, size, 0, 0
 
     def row(self, footer: Footer) -> int:
         """Returns the most bytes of a row, if the rows of each page have the same length."""
@@ -224,6 +225,8 @@ class _Unfolded:
         own = _OF_TEXT if chunk.type == _TEXT else _OF_NUMBER
         largest = dictionary = letters = most_letters = values = 0
         for page in _pages(self._file, chunk):
+            self._unfolded += page.size
+            _limit(self._unfolded, self._size, _LETTERS, "bytes in its unfolded pages, or more")
             if page.type == _DICTIONARY:
                 if dictionary:
                     raise ValueError("a second dictionary")

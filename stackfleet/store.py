@@ -103,9 +103,11 @@ def within(batches: Iterable[Any], schema: Any) -> Any:
 
     Raises:
         StoreError: they need more than MOST_BYTES
+        pa.ArrowInvalid: a text is not UTF-8: Parquet has bytes, which Arrow does not look at
     """
     held, size = [], 0
     for batch in batches:
+        batch.validate(full=True)
         size += batch.nbytes
         if size > MOST_BYTES:
             raise StoreError(f"its rows need more than {MOST_BYTES:,} bytes of memory")

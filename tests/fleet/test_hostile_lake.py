@@ -114,6 +114,18 @@ def damaged_page(attack: Attack) -> None:
     attack.file().write_bytes(data)
 
 
+def plant_bytes(attack: Attack, column: str = "Stack") -> None:
+    """The texts of a column are bytes that are no UTF-8; Arrow does not look at them."""
+    table, path = pq.read_table(attack.file()), attack.file().with_name("z.parquet")
+    ends = pa.py_buffer(b"".join(number.to_bytes(4, "little") for number in range(table.num_rows + 1)))
+    texts = pa.Array.from_buffers(
+        pa.string(), table.num_rows, [None, ends, pa.py_buffer(b"\xff" * table.num_rows)]
+    )
+    place = table.schema.get_field_index(column)
+    pq.write_table(table.set_column(place, column, texts), path)
+    attack.name_instead(f"Table=traces/{path.name}", size=path.stat().st_size)
+
+
 SECRETS = "../other/Table=traces/x.parquet"
 FILES: Dict[str, Change] = {
     "a path out of the lake": lambda a: a.name_instead(SECRETS),
@@ -129,6 +141,8 @@ FILES: Dict[str, Change] = {
     "a file that is empty": lambda a: a.file().write_bytes(b""),
     "a file that is cut": lambda a: os.truncate(a.file(), a.file().stat().st_size - 7),
     "a page of nonsense": damaged_page,
+    "texts that are not UTF-8": plant_bytes,
+    "an ImageId that is not UTF-8": lambda a: plant_bytes(a, "ImageId"),
 }
 """Files that a log names, or what is in their place: the rows of the other image are shown."""
 

@@ -109,11 +109,57 @@ def long_file(attack: Attack) -> pathlib.Path:
     return plant(attack, pa.table({"Stack": pa.nulls(30_000_000, pa.string())}))
 
 
+def _number(value: int) -> bytes:
+    """An integer from 0 as Thrift's compact protocol has it."""
+    value <<= 1
+    found = bytearray()
+    while value > 127:
+        found.append(value & 127 | 128)
+        value >>= 7
+    return bytes((*found, value))
+
+
+def _structure(*fields: Tuple[int, bytes]) -> bytes:
+    """A structure of Thrift's compact protocol: steps between the numbers of fields with their types."""
+    return b"".join(bytes((head,)) + value for head, value in fields) + b"\0"
+
+
+def _one(kind: int, item: bytes) -> bytes:
+    """A list of one item of a type."""
+    return bytes((0x10 | kind,)) + item
+
+
+def sparse_pages(attack: Attack) -> pathlib.Path:
+    """Pages of one number each, behind which are 64 MB of zeros: 100 bytes with brotli."""
+    size, count = 64 << 20, 200
+    data = pa.Codec("brotli").compress(bytes(size), asbytes=True)
+    header = _structure((0x15, _number(1)), (0x15, _number(0)), (0x15, _number(3)), (0x15, _number(3)))
+    sizes = (0x15, _number(0)), (0x15, _number(size)), (0x15, _number(len(data)))
+    pages = (_structure(*sizes, (0x2C, header)) + data) * count
+    column = _structure(
+        *((0x15, _number(2)), (0x19, _one(5, _number(0))), (0x19, _one(8, b"\3Row")), (0x15, _number(4))),
+        *((0x16, _number(count)), (0x16, _number(size * count)), (0x16, _number(len(pages)))),
+        (0x26, _number(4)),
+    )
+    chunk = _one(12, _structure((0x26, _number(4)), (0x1C, column)))
+    group = _structure((0x19, chunk), (0x16, _number(size * count)), (0x16, _number(count)))
+    root = _structure((0x48, b"\6schema"), (0x15, _number(1)))
+    row = _structure((0x15, _number(2)), (0x25, _number(0)), (0x18, b"\3Row"))
+    schema = b"\x2c" + root + row
+    footer = _structure((0x15, _number(1)), (0x19, schema), (0x16, _number(count)), (0x19, _one(12, group)))
+    path = attack.file().with_name("z.parquet")
+    path.write_bytes(b"PAR1" + pages + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+    assert pq.read_metadata(path).num_rows == count
+    name_it(attack, path, count)
+    return path
+
+
 BOMBS: Dict[str, Tuple[Callable[[Attack], pathlib.Path], str]] = {
     "one page": (one_page, "its pages unfold to"),
     "one text of a dictionary for more rows": (one_text_of_more, "letters in its rows"),
     "many columns": (many_columns, "its pages unfold to"),
     "texts that repeat the one before": (prefixes, "an encoding that lakes do not use"),
+    "pages of one number": (sparse_pages, "bytes in its unfolded pages"),
     "a long list": (long_list, "its pages unfold to"),
     "rows of nulls": (long_file, "rows"),
 }
@@ -164,6 +210,12 @@ def test_a_file_that_unfolds_to_gigabytes_is_left_out(
     make, reason = BOMBS[name]
     assert make(attack).stat().st_size < MEGABYTE
     refused(attack, SQL, reason, tmp_path)
+
+
+def test_pages_are_summed(attack: Attack) -> None:
+    """Each alone is small enough: Arrow would unfold one after the other, 13 GB for 20 KB."""
+    with pytest.raises(UnfoldingError, match="bytes in its unfolded pages"):
+        rows_at_a_time(sparse_pages(attack))
 
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c[0] in READ_STACKS], ids=" ".join)

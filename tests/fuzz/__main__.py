@@ -21,7 +21,7 @@ from tests.hostile import forking
 
 LIBRARY = ROOT / "winstacks"
 DECODERS = [f"winstacks.{path.parent.name}.decode" for path in sorted(LIBRARY.glob("*/decode"))]
-OF_LAKES = ["stackfleet.manifests", "stackfleet.lakefolder", "stackfleet.store"]
+OF_LAKES = ["stackfleet.manifests", "stackfleet.lakefolder", "stackfleet.store", "stackfleet.digests"]
 
 with atheris.instrument_imports(include=[*DECODERS, *OF_LAKES, "symbols.isf"]):
     from tests.fuzz import corpus

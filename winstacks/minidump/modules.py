@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Dict, List, Tuple
 
 from ..memory.decode.machine import Machine
+from ..memory.decode.memo import Memo
 from ..memory.decode.status import NOTHING, Status
 from ..memory.decode.text import last_part
 from ..memory.image import AddressSpace, Image
@@ -61,11 +62,13 @@ class DumpModules:
         listed, complete = self._memory_lists.process_modules(space)
         known = {entry.base: entry for entry in listed}
         found: List[LoaderEntry] = []
+        # Thousands of modules may share one path of 64 KB.
+        names: Memo[str, str] = Memo(last_part)
         for module in modules:
             if self._machine(space, module) is not space.machine:
                 continue
             entry = known.pop(module.BaseOfImage, None)
-            name = last_part(module.ModuleName or "")
+            name = names[module.ModuleName or ""]
             if entry is not None:
                 found.append(entry._replace(size=module.SizeOfImage, name=name or entry.name))
             else:

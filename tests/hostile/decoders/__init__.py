@@ -17,6 +17,7 @@ from . import (
     kernelwaits,
     lakes,
     modules,
+    objects,
     owners,
     stackparts,
     stacks,
@@ -31,7 +32,7 @@ __all__ = ["Target", "groups", "targets"]
 @functools.lru_cache(maxsize=None)
 def groups() -> Dict[str, Dict[str, Target]]:
     """Returns the targets by name, by what they decode."""
-    kernel = (kernelwaits, databases, owners, images)
+    kernel = (kernelwaits, databases, owners, objects, images)
     parts = (arm64, code, dumps, heaps, lakes, modules, stackparts, stacks, texts, waits, *kernel)
     return {
         part.__name__.rpartition(".")[2]: {target.name: target for target in part.targets()} for part in parts

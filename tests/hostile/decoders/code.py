@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import functools
 import struct
-from typing import Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Iterator, List, Optional, Sequence, Tuple
 
+from tests.support import bare
 from winstacks.findings.code import barriers, stubs
 from winstacks.findings.code.closures import closure_target
 from winstacks.findings.code.codelists import VARIABLES, code_cache
@@ -15,8 +16,13 @@ from winstacks.findings.code.jumps import hops
 from winstacks.memory.decode.machine import Machine
 from winstacks.memory.decode.memory import Memory
 from winstacks.memory.decode.ranges import Extents
+from winstacks.memory.decode.status import NOTHING
+from winstacks.names import registeredtables
+from winstacks.names.decode.pe import MEM_WRITE, Section
+from winstacks.names.kernelmodules import Module
+from winstacks.process.regions import Region
 
-from .target import Target
+from .target import Target, Template
 
 _PLACES = {Machine.AMD64: (0x7FF700001000, (1 << 64) - 0x1000), Machine.I386: (0x401000, (1 << 32) - 0x1000)}
 _BARRIER = "488911 48b81122334455667788 483bd0 7215 48c1e90b 48b81122334455667788 803c01ff7502f3c3c60401ffc3"
@@ -107,8 +113,82 @@ def _table(rows: Sequence[Tuple[str, str, int, int]]) -> bytes:
     return bytes(data)
 
 
+_NTDLL, _PRIVATE = 0x7FF800000000, 0x20000000000
+_GETTER, _HEAD, _GENERATED, _STEP, _ELEMENTS = 0x1000, 0x2010, 0x1000, 0x80, 4
+_LAYOUTS = {"windows": "<QQQQQQQQQQII", "wine": "<QQQQQIIQQ"}
+
+
+class _Ntdll:
+    """Ntdll, and the process that has it alone: for the names of addresses, too.
+
+    Args:
+        getter: RVA of the function that returns the head of the list, None if there is none
+    """
+
+    def __init__(self, getter: Optional[int]) -> None:
+        self.module = Module(_NTDLL, 0x3000, "ntdll", "ntdll.dll", NOTHING)
+        self.image = self.names = self
+        self.status = NOTHING
+        self.sections = [Section(0x2000, 0x3000, ".data", MEM_WRITE)]
+        self.symbol = "ntdll!RtlOfNoKind"
+        self._getter = getter
+
+    def modules(self, name: str) -> List[Any]:
+        return [self]
+
+    def rva_of(self, name: str) -> Optional[int]:
+        return self._getter if name == "RtlGetFunctionTableListHead" else None
+
+    def name(self, address: int, return_address: bool) -> Any:
+        return self
+
+
+def _registered(form: str, data: bytes, whole: bytes) -> None:
+    """The list of function tables in the memory of a process, which the getter and the data of ntdll name."""
+    memory = Memory.over(_process(form).extents(data), 8)
+    regions = [Region(start, start + 0x3000, 0, start == _NTDLL) for start in (_PRIVATE, _NTDLL)]
+    found: Any = None
+    for getter in (_GETTER, None):
+        ntdll: Any = _Ntdll(getter)
+        found = registeredtables.registered(memory, bare.image(), ntdll, regions)
+        assert len(found.tables) <= len(data) // 8
+        ends = [end for code in found.ranges for end in (code.start, code.end)]
+        assert ends == sorted(ends) and all(0 < code.start < code.end < 1 << 64 for code in found.ranges)
+        assert not any(code.start < _NTDLL < code.end for code in found.ranges)
+        assert all(code.describe.isprintable() for code in found.ranges) and found.missing.isprintable()
+        for table in registeredtables._entries(memory, found.tables):
+            assert table.entries and not len(table.entries) % 12
+            registeredtables._tells_nothing(memory, table)
+    assert len(found.tables) == _ELEMENTS or not whole or data != whole
+
+
+def _process(form: str) -> Template:
+    """Code that loads the head's address, the head, a ring of elements, and their entries and unwind data."""
+    nodes = [_PRIVATE + _STEP * number for number in range(_ELEMENTS)]
+    ring = [_NTDLL + _HEAD, *nodes, _NTDLL + _HEAD]
+    code = b"\x48\x8d\x05" + struct.pack("<i", _HEAD - _GETTER - 7) + b"\xc3"
+    private, head = bytearray(0x400), struct.pack("<QQQQ", 1, _PRIVATE, nodes[0], nodes[-1])
+    for number, node in enumerate(nodes):
+        start, entries = _PRIVATE + _GENERATED + 0x100 * number, _PRIVATE + 0x200 + 0x20 * number
+        values = {
+            "windows": (entries, 0, start, start + 0x80, start, 0, 0, 0, 0, 1),
+            "wine": (start, start + 0x80, entries, 1, 1, 0, 0),
+        }
+        links = ring[number + 2], ring[number]
+        struct.pack_into(_LAYOUTS[form], private, node - _PRIVATE, *links, *values[form])
+        struct.pack_into("<III", private, entries - _PRIVATE, 0, 0x40, 0x300)
+    return Template([(_NTDLL + _GETTER, code), (_NTDLL + _HEAD - 0x10, head), (_PRIVATE, bytes(private))])
+
+
+def _processes(form: str) -> List[bytes]:
+    return [_process(form).bytes]
+
+
 def targets() -> Iterator[Target]:
     for machine in _CODE:
         seeds = functools.partial(_codes, machine)
         yield Target(f"code-{machine.arch}", seeds, functools.partial(_code, machine))
     yield Target("codecache", _caches, _cache)
+    for form in _LAYOUTS:
+        seeds = functools.partial(_processes, form)
+        yield Target(f"functiontables-{form}", seeds, functools.partial(_registered, form))

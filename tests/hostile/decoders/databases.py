@@ -1,17 +1,21 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Stack trace databases of every layout, the heap's trace log, RTL_PROCESS_BACKTRACES."""
+"""Stack trace databases of every layout, the heap's trace log, searches; RTL_PROCESS_BACKTRACES."""
 
 from __future__ import annotations
 
 import functools
+import struct
 from typing import Iterator, List, Tuple
 
 from tests.forge.heaplog import HeapLog
 from tests.forge.std import Std
 from tests.forge.std_layouts import ALL
-from tests.support import stddata
+from tests.support import bare, stddata
+from winstacks.columns.words import HEAPLOG, STD
 from winstacks.memory.decode import status as words
+from winstacks.memory.image import AddressSpace
+from winstacks.tracedb import search
 from winstacks.tracedb.decode import backtraces, heaplog, recorded, status
 from winstacks.tracedb.decode import database as stdwalk
 from winstacks.tracedb.decode import proof as stdproof
@@ -99,6 +103,49 @@ def _heap_log(arch: str, data: bytes, whole: bytes) -> None:
     assert words.text(log.status).isprintable()
 
 
+_NTDLL, _DATA = 0x70000000, 0x70002000
+
+
+@functools.lru_cache(maxsize=None)
+def _searched(arch: str) -> Tuple[Std, HeapLog, Template]:
+    """The data of an ntdll with pointers to a small database and to a small log, and these."""
+    std, log = Std("6.1", arch, _BASE, reserve=0x8000, bucket_count=7), HeapLog(arch)
+    for number in range(9):
+        std.log([0x400000 + 64 * number + place for place in range(number + 1)])
+        log.log([0x77001000 + 16 * number])
+    form, near = "<10Q" if arch == "x64" else "<10I", std.base + 0x10000
+    data = struct.pack(form, 0, _NTDLL + 0x1000, 0x12345, std.base, 1, log.address, near, near + 8, 0, 7)
+    return std, log, Template([(_DATA, data), *std.regions().items(), *log.regions().items()])
+
+
+def _search(arch: str, data: bytes, whole: bytes) -> None:
+    """Words are tried up to the limit, each once; words at remembered places come first."""
+    std, log, template = _searched(arch)
+    regions, layouts = template.cut(data), stddata.layouts_of(arch)
+    reader, machine = stddata.reader_of(regions), bare.MACHINES[stddata.POINTERS[arch]]
+    space, found = AddressSpace(4, "a.exe", machine, ""), search.Search()
+    for kind in (STD, HEAPLOG, STD, HEAPLOG):
+        tried, _ = found.words(space, kind, _NTDLL, 0x10000, [reader(_DATA, 0x1000)])
+        assert len(set(tried.values())) == len(tried) <= search.MAX_CANDIDATES[kind]
+        hits, nearly = found.prove_words(tried, kind, reader, layouts)
+        hits += found.recover_words(nearly, {hit.address for hit in hits}, reader, layouts)
+        assert len({hit.address for hit in hits}) == len(hits) <= len(tried)
+        for hit in hits:
+            assert tried[hit.rva] == hit.address and (hit.proof is None) == (kind == HEAPLOG)
+            found.remember(space, kind, hit.rva)
+        if whole and data == whole:
+            assert (std.base if kind == STD else log.address) in {hit.address for hit in hits}
+    starts = [start - start % search.ALLOCATION_GRANULARITY for start, _ in regions]
+    logs, _ = search.find_logs(starts, reader, layouts)
+    assert len(logs) <= search.LOG_PLACES * len(starts)
+    for start, _ in regions:
+        search.recover_checked(reader, start, layouts)
+
+
+def _search_seeds(arch: str) -> List[bytes]:
+    return [_searched(arch)[2].bytes]
+
+
 def _dump(arch: str, data: bytes, whole: bytes) -> None:
     layout = stddata.layouts_of(arch).backtraces()
     try:
@@ -139,5 +186,7 @@ def targets() -> Iterator[Target]:
     for arch in ("x64", "x86"):
         log = functools.partial(_heap_log, arch)
         yield Target(f"heaplog-{arch}", functools.partial(_log_seeds, arch), log)
+        places = functools.partial(_search, arch)
+        yield Target(f"search-{arch}", functools.partial(_search_seeds, arch), places)
         dump = functools.partial(_dump, arch)
         yield Target(f"backtraces-{arch}", functools.partial(_dump_seeds, arch), dump)

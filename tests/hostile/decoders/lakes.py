@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Files of somebody else's lake: manifests, the log of its table, and the headers of Parquet's pages."""
+"""Files of a stranger's lake: manifests, the log, footers and pages of Parquet files; digests of rows."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import importlib.util
 import io
 import json
 import pathlib
+import struct
+import sys
 import tempfile
-from typing import List
+from types import FrameType
+from typing import Any, List
 
 from .target import Target
 
@@ -112,6 +115,80 @@ def _parquet(data: bytes, whole: bytes) -> None:
     assert 1 <= rows <= MOST_ROWS
 
 
+def _structures() -> List[bytes]:
+    """Footers of files, and a structure with lists of numbers, of truth values and of lists."""
+    footers = [data[-8 - int.from_bytes(data[-8:-4], "little") : -8] for data in _parquets()[:2]]
+    return [*footers, bytes.fromhex("1500 19250204 19210102 19191502 1c150400 00")]
+
+
+def _structure(data: bytes, whole: bytes) -> None:
+    """Each step of the decoder takes a byte; what it keeps is counted by bytes, too."""
+    from stackfleet import thrift
+
+    calls = 0
+
+    def called(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(called)
+    try:
+        fields, end = thrift.structure(data)
+    except (IndexError, ValueError):
+        return
+    finally:
+        sys.setprofile(before)
+        assert calls <= 4 * len(data) + 4
+    assert end > 0 and _values(fields) <= len(data)
+
+
+def _values(value: Any) -> int:
+    """Returns how many values are in a structure."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return sum(1 + _values(item) for item in inner)
+
+
+def _rows(data: bytes) -> Any:
+    """Rows of all types of columns, with absent values; the texts of one are of any bytes."""
+    import pyarrow as pa
+
+    numbers = [number for (number,) in struct.iter_unpack("<q", data[: len(data) // 8 * 8])]
+    ends = pa.py_buffer(struct.pack(f"<{len(numbers) + 1}i", *range(len(numbers) + 1)))
+    some = [number if number % 3 else None for number in numbers]
+    columns = {
+        "Row": pa.array(range(len(numbers)), pa.int64()),
+        "Stack": pa.array([None if number is None else "x" * (number % 9) for number in some]),
+        "Bytes": pa.Array.from_buffers(pa.string(), len(numbers), [None, ends, pa.py_buffer(data)]),
+        "Number": pa.array(some, pa.int64()),
+        "Time": pa.array(some, pa.timestamp("us", "UTC")),
+        "Truth": pa.array([None if number is None else number % 2 == 0 for number in some]),
+        "Frames": pa.array([None if number is None else [number] * (number % 4) for number in some]),
+    }
+    kinds = {"Stack": pa.string(), "Truth": pa.bool_(), "Frames": pa.list_(pa.int64())}
+    return pa.record_batch(
+        {name: column.cast(kinds.get(name, column.type)) for name, column in columns.items()}
+    )
+
+
+def _digest(data: bytes, whole: bytes) -> None:
+    """Rows have one digest, whatever the size of their batches; rows that differ have another."""
+    from stackfleet.digests import RowDigest
+
+    rows, found = _rows(data), set()
+    for size in (1, 3, 1 << 10):
+        digest = RowDigest()
+        for start in range(0, rows.num_rows, size):
+            digest.add(rows.slice(start, size))
+        assert digest.in_order and digest.rows == rows.num_rows
+        found.add(digest.text())
+    assert len(found) == 1
+    if whole and len(data) == len(whole) and not rows.equals(_rows(whole)):
+        other = RowDigest()
+        other.add(_rows(whole))
+        assert other.text() not in found
+
+
 def targets() -> List[Target]:
     """Returns the targets; none where the libraries of lakes are not installed."""
     if not all(map(importlib.util.find_spec, _LIBRARIES)):
@@ -120,4 +197,6 @@ def targets() -> List[Target]:
         Target("manifest", _manifests, _manifest),
         Target("lakelog", _logs, _log, forks=False),
         Target("parquetpages", _parquets, _parquet),
+        Target("thrift", _structures, _structure),
+        Target("rowdigest", lambda: [bytes(range(200))], _digest),
     ]

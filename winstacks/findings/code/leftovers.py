@@ -14,22 +14,25 @@ if the memory was executable and is not now, as while code sleeps: it is `low` t
 
 from __future__ import annotations
 
+import logging
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ...columns.words import LOW, MEDIUM, USER
 from ...memory.decode.machine import Machine
+from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.ranges import span_at
 from ...memory.decode.status import has_status
 from ...memory.decode.statuscodes import StatusCode, words_that
 from ...memory.decode.statusmeanings import Means
 from ...memory.decode.structure import integers
-from ...memory.image import AddressSpace
+from ...memory.image import AddressSpace, Image
 from ...names.symbolizer import KnownModule
 from ...process.processlist import process_member
 from ...process.regions import Region
 from ...process.thread import TERMINATED, Thread
 from ...process.userstacks import UserStacks
 from ...stacklist.stack import StackRecord
+from ...stacks.decode.budget import most_scanned
 from ...stacks.decode.frames import LONGEST_CALL, is_call
 from ..facts import PROGRAMS, CheckFacts
 from ..finding import NONE_KNOWN
@@ -38,6 +41,8 @@ from .explanations import RELAY, explained
 from .neighbours import has_much_code
 from .relays import of_relay, product_in
 from .runtimes import contains_runtime
+
+vollog = logging.getLogger(__name__)
 
 _CUT = (
     *(StatusCode.CODE_UNREADABLE, StatusCode.NO_FUNCTION_TABLE, StatusCode.UNWIND_DATA_UNREADABLE),
@@ -63,6 +68,10 @@ _WHY = {
 }
 _BEFORE = 0x40
 """Bytes before a return address in which a relay has the address that it calls."""
+_NOT_SEARCHED = (
+    "Checks have searched more bytes of stacks than the file has: the remaining stacks are not searched for "
+    "return addresses, and findings may be missing"
+)
 _REGIONS, _VALUES = f"{__name__}: regions", f"{__name__}: values"
 
 
@@ -129,16 +138,37 @@ def stack_values(stack: StackRecord, thread: Thread, facts: CheckFacts) -> List[
     return facts.find_once_of_stack(_VALUES, stack, lambda: list(_values(stack, thread, facts)))
 
 
+class SearchedStacks:
+    """Counts the bytes of stacks that checks search: thousands of threads may claim one stack.
+
+    Attributes:
+        left: bytes that may still be searched
+    """
+
+    def __init__(self, image: Image) -> None:
+        self.left = most_scanned(image.page_count * PAGE_SIZE)
+        self._warned = False
+
+    def room(self, size: int) -> int:
+        """Returns how many of so many bytes may be searched; warns, once, if not all."""
+        if size > self.left and not self._warned:
+            self._warned = True
+            vollog.warning(_NOT_SEARCHED)
+        return max(min(size, self.left), 0)
+
+
 def _values(stack: StackRecord, thread: Thread, facts: CheckFacts) -> Iterator[Tuple[int, int]]:
     sp = stack.walked[0].sp if stack.walked else None
-    limits = facts.image.service(UserStacks).native(thread)
+    limits, searched = facts.image.service(UserStacks).native(thread), facts.image.service(SearchedStacks)
     around = facts.vad(stack.space, sp) if sp is not None and not limits else None
     for low, high in limits if around is None else [(around.start, around.end)]:
         if sp is not None and not low <= sp <= high:
             continue
         start = max(low if sp is None else sp, high - _MOST)
+        start = high - searched.room(max(high - start, 0))
         start += -start % _SIZE
         for at, data in facts.image.memory(stack.space).load(start, max(high - start, 0)).runs:
+            searched.left -= len(data)
             first = at + -at % _SIZE
             for number, value in enumerate(integers(bytes(data)[first - at :], _SIZE)):
                 yield first + number * _SIZE, value

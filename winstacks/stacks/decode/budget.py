@@ -36,6 +36,11 @@ UNLIMITED = 1 << 62
 """The size of a file for a walk by itself."""
 
 
+def most_scanned(file_size: int) -> int:
+    """Returns the most bytes of stacks that are searched in an input whose files have so many bytes."""
+    return min(LEAST_SCANNED + SCANS_OF_A_BYTE * file_size, MAX_SCANS)
+
+
 class WalkBudget:
     """The frames that all walks may still have, and the bytes of stacks that scans may still read.
 
@@ -49,7 +54,7 @@ class WalkBudget:
     def __init__(self, file_size: int) -> None:
         frames = LEAST_FRAMES + file_size // BYTES_OF_A_FRAME
         self._near, self._deep = min(frames, MAX_NEAR), min(frames, MAX_DEEP)
-        self.scanned = min(LEAST_SCANNED + SCANS_OF_A_BYTE * file_size, MAX_SCANS)
+        self.scanned = most_scanned(file_size)
 
     @property
     def most_frames(self) -> int:
