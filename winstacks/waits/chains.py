@@ -15,8 +15,9 @@ from typing import Collection, Dict, Iterable, List, NamedTuple, Optional, Seque
 from ..columns import words
 from ..memory.decode import text
 from ..memory.decode.memo import Memo
-from ..memory.decode.status import has_status
-from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.status import Status, has_status, status
+from ..memory.decode.statuscodes import StatusCode, words_that
+from ..memory.decode.statusmeanings import Means
 from .decode.waitgraph import Cycle, cycles
 from .lister import ProcessWaits
 from .records import Awaited, ThreadWait, WaitOwner
@@ -45,6 +46,8 @@ _OWNERLESS = {
     words.OWNER_UNKNOWN: words.ENDS_ABSENT,
     words.BY_PROCESS: words.ENDS_PROCESS,
 }
+
+_DISAGREES = words_that(Means.DISAGREES)
 
 MAX_STEPS = 1 << 10
 """The most steps of a chain that are shown. A chain without a circle has at most one for each thread."""
@@ -152,6 +155,18 @@ class Chains:
     def inferred(self, cycle: Cycle) -> bool:
         """Returns whether a step of a deadlock is inferred and not proved."""
         return any(is_inferred(item) for step in cycle for item in self.waits[step.thread].awaited)
+
+    def contradictions(self, cycle: Cycle) -> Status:
+        """Returns what contradicts the waits of a deadlock, or their threads."""
+        waits = [self.waits[step.thread] for step in cycle]
+        found = [item.status for wait in waits for item in wait.awaited]
+        found += [each for wait in waits for each in (wait.status, wait.thread.status)]
+        return status(*(item for item in status(*found) if item.code in _DISAGREES))
+
+    def doubts(self, cycle: Cycle) -> Status:
+        """Returns what is doubtful about a deadlock: an inferred step, and contradictions."""
+        inferred = StatusCode.UNSURE if self.inferred(cycle) else None
+        return status(self.contradictions(cycle), inferred)
 
     def sentence(self, cycle: Cycle) -> str:
         """Returns the sentence for a deadlock."""
