@@ -24,7 +24,14 @@ from ..memory.image import AddressSpace, Image
 from . import processors, stacklimits
 from . import threadids as ids
 from . import threadscan as threadscan
-from .kernelobjects import PROCESS_OF_THREAD, THREAD_OBJECT, is_type, process_type, thread_type
+from .kernelobjects import (
+    PROCESS_OF_THREAD,
+    THREAD_OBJECT,
+    is_type,
+    may_lie_at,
+    process_type,
+    thread_type,
+)
 from .processlist import CID_TABLE, CidTable, found_by, id_differs, process_list
 from .processors import PROCESSORS
 from .spaces import AddressSpaces
@@ -137,6 +144,17 @@ class Threads:
         return image.service(threads).list_threads(Choice(pids or (), offset, tids or ()), scan)
 
 
+class InterruptedThreadLists:
+    """The processes, by _EPROCESS, whose lists of threads break off at nodes that are not in the image: a
+    thread that is missing there need not be hidden.
+
+    Made as `image.service(InterruptedThreadLists)`. A process joins them when its list is walked.
+    """
+
+    def __init__(self, _image: Image) -> None:
+        self.processes: Set[int] = set()
+
+
 class KernelThreads:
     """Lists the threads of a kernel: the kernel's provider of `threads`.
 
@@ -197,7 +215,11 @@ class KernelThreads:
         """Yields the threads on a process's list, which is walked from both ends if it is damaged."""
         head = process.space.eprocess + self._head
         walk = links.walk(head, self._memory.links, MAX_THREADS_OF_PROCESS)
-        unreadable = walk.gap.lost if walk.gap is not None else ()
+        lost = walk.gap.lost if walk.gap is not None else ()
+        unreadable = [link for link in lost if may_lie_at(self._image, link - self._entry)]
+        exact = walk.gap is None or (walk.gap.exact and len(unreadable) == len(lost))
+        if not exact and any(end.reason in (links.UNREADABLE, links.HEAD) for end in walk.gap or ()):
+            self._image.service(InterruptedThreadLists).processes.add(process.space.eprocess)
         seen: Set[int] = set()
         ended = 0
         for entry in (*walk.before, *unreadable, *walk.after):
@@ -213,7 +235,7 @@ class KernelThreads:
             remark = status(StatusCode.NOT_IN_THE_THREAD_LIST, found_by(witness), thread.status)
             yield thread._replace(status=remark)
         head_altered = walk.altered is not None and walk.altered.link == head
-        if head_altered or (walk.gap is not None and not walk.gap.exact):
+        if head_altered or not exact:
             vollog.warning(f"The thread list of process {process.space.pid_text} is damaged")
             yield self._nothing(process, status(StatusCode.THREAD_LIST_DAMAGED))
         count = self._memory.member(process.space.eprocess, self._count)

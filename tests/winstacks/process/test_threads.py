@@ -128,6 +128,25 @@ def test_a_list_with_a_page_missing(tmp_path: pathlib.Path) -> None:
     assert (lost.ethread, text(lost.status), lost.stack_base) == (hole.address, "unreadable", None)
 
 
+@pytest.mark.parametrize("link", [0, 0x7FFE0000])
+def test_a_link_that_leads_to_no_address_of_the_kernel_is_no_thread(
+    link: int, tmp_path: pathlib.Path
+) -> None:
+    """Programs that copy memory write zeros for pages that they cannot read."""
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, **known.options())
+    app = kernel.process("app.exe", pid=1000)
+    app.thread(1004)
+    image = kernel.image()
+    for offset in (0, 8):
+        kernel.space.write_int(app.eprocess.at("ThreadListHead") + offset, link, 8)
+    found = listed(context.open_image(image, tmp_path), pids=[1000])
+    assert [(thread.tid, text(thread.status)) for thread in found] == [
+        (1004, "not in the thread list, found by PspCidTable"),
+        (None, "thread list damaged"),
+    ]
+
+
 def test_a_thread_whose_second_half_is_paged_out(tmp_path: pathlib.Path) -> None:
     known = kernels.load("win10-x64")
     kernel = Kernel(known.table, **known.options())

@@ -21,6 +21,7 @@ from tests.support.findingimages import ALL, TID, X64, FindingImage, answered, f
 from tests.support.only import only
 from tests.support.tracedkernels import new_kernel, put_database, traces_of
 from winstacks.findings.checks import hidden, kernel_no_module
+from winstacks.findings.finding import NONE_KNOWN
 
 NO_MODULE, UNLOADED, HIDDEN, START = "kernel_no_module", "kernel_unloaded", "hidden", "start_mismatch"
 AWAY = 0x9000000
@@ -322,6 +323,20 @@ def test_a_process_that_its_list_lacks(name: str, threads: bool, severity: str) 
     row = only(found(image, HIDDEN))
     assert (row["Severity"], row["PID"], row["Process"]) == (severity, 1008, "app1008.exe")
     assert "found by PspCidTable" in row["Evidence"]
+    assert (row["Innocent"] == NONE_KNOWN) == threads
+
+
+@pytest.mark.parametrize("name", ("xp-x86", "win10-x64"))
+def test_a_process_that_the_list_did_not_have_yet(name: str) -> None:
+    """The image has the end of the list as it was before the process was created."""
+    kernel = processes(name)
+    new = process_of(kernel, 1016)
+    new.thread(1020)
+    image = kernel.image()
+    unlink(kernel, new.eprocess.at("ActiveProcessLinks"))
+    row = only(found(image, HIDDEN))
+    assert (row["Severity"], row["PID"]) == ("high", 1016)
+    assert row["Innocent"] == "no listed process is newer: it may have been created while the image was taken"
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -347,6 +362,23 @@ def test_a_thread_that_its_list_lacks(name: str, state: int, severity: list[str]
     rows = found(image, HIDDEN)
     assert [row["Severity"] for row in rows] == severity
     assert all((row["PID"], row["TID"]) == (1008, 1028) for row in rows)
+
+
+@pytest.mark.parametrize("name", ("xp-x86", "win10-x64"))
+def test_threads_between_pages_of_the_list_that_are_absent(name: str) -> None:
+    """They are in the image, and no way along the list leads to them: nobody hides them."""
+    kernel = processes(name)
+    app = process_of(kernel, 1008)
+    threads = []
+    for number in range(5):
+        kernel.space.allocate(0x3000)
+        threads.append(app.thread(1012 + 4 * number))
+    image = kernel.image()
+    for thread in (threads[1], threads[3]):
+        kernel.space.set_state(thread.ethread.at("ThreadListEntry"), 8, State.PAGEFILE)
+    rows = found(image, HIDDEN)
+    assert [(row["Severity"], row["TID"]) for row in rows] == [("low", threads[2].tid)]
+    assert rows[0]["Innocent"] == "pages of the list are not in the image"
 
 
 @pytest.mark.parametrize("name", ALL)
