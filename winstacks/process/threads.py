@@ -182,9 +182,15 @@ class KernelThreads:
         self._count = process.first_member("ActiveThreads")
         listed = image.service(processors.processors_of)
         self._running = {cpu.current_thread: cpu.number for cpu in listed if cpu.current_thread}
-        self._all_known = bool(listed) and all(cpu.current_thread for cpu in listed)
         self._ids = image.service(CidTable)
+        self._all_known = bool(listed) and all(map(self._runs_a_thread, listed))
         self._limits = stacklimits.StackLimits(image)
+
+    def _runs_a_thread(self, cpu: processors.Processor) -> bool:
+        """Returns whether CurrentThread of a processor is a thread. PspCidTable lacks idle threads."""
+        thread, field = cpu.current_thread, self._fields.get("type")
+        known = thread in self._ids.threads or thread in self._ids.unread or thread == cpu.idle_thread
+        return bool(thread) and (known or is_type(self._memory.member(thread, field), THREAD_OBJECT))
 
     def list_threads(self, choice: Choice, scan: bool = False) -> Iterator[Thread]:
         """Yields the threads; see `Threads.list_threads`."""

@@ -109,6 +109,26 @@ def test_what_is_not_a_thread(tmp_path: pathlib.Path) -> None:
     assert [(thread.tid, text(thread.status)) for thread in found] == [(1004, ""), (1008, "not a thread")]
 
 
+@pytest.mark.parametrize(
+    ("current", "expected"),
+    [("other", "running on no processor"), ("", ""), ("no thread", ""), ("nothing", "")],
+)
+def test_a_running_thread_that_is_not_the_processors(
+    current: str, expected: str, tmp_path: pathlib.Path
+) -> None:
+    """What is no thread is not another thread that the processor was executing."""
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, **known.options())
+    app = kernel.process("app.exe", pid=1000)
+    thread, other = app.thread(1004), app.thread(1008)
+    places = {"other": other.ethread.address, "no thread": app.eprocess.address, "nothing": 0xFFFF800000001000}
+    kernel.cpus[0].current(other)
+    kernel.cpus[0].kprcb["CurrentThread"] = places.get(current, 0)
+    thread.kthread["State"] = 2
+    found = listed(context.open_image(kernel.image(), tmp_path), pids=[1000])
+    assert [text(each.status) for each in found if each.tid == 1004] == [expected]
+
+
 def test_a_list_with_a_page_missing(tmp_path: pathlib.Path) -> None:
     known = kernels.load("win10-x64")
     kernel = Kernel(known.table, **known.options())
