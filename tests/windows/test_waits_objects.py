@@ -250,7 +250,7 @@ def test_a_process_that_is_awaited(name: str, tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("name", ("win7-x64", "win10-x64"))
 def test_contradictions_of_mutexes_are_named(name: str, tmp_path: pathlib.Path) -> None:
-    """The block of a fast mutex is examined as that of an object is."""
+    """The wait block of a fast mutex is examined as blocks of objects are."""
     forged = Waiting(name)
     owner, stale, foreign = (forged.thread() for _ in range(3))
     for thread, listed in ((stale, False), (foreign, True)):

@@ -30,6 +30,10 @@ def listed(opened: Opened, **options: Any) -> List[Thread]:
     return list(Threads.list_threads(opened.image, **options))
 
 
+NOWHERE = 0xFFFF800000001000
+"""An address of the kernel at which nothing is."""
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_every_member(name: str, tmp_path: pathlib.Path) -> None:
     known = kernels.load(name)
@@ -116,12 +120,12 @@ def test_what_is_not_a_thread(tmp_path: pathlib.Path) -> None:
 def test_a_running_thread_that_is_not_the_processors(
     current: str, expected: str, tmp_path: pathlib.Path
 ) -> None:
-    """What is no thread is not another thread that the processor was executing."""
+    """A CurrentThread that leads to no thread does not show that the processor was executing another one."""
     known = kernels.load("win10-x64")
     kernel = Kernel(known.table, **known.options())
     app = kernel.process("app.exe", pid=1000)
     thread, other = app.thread(1004), app.thread(1008)
-    places = {"other": other.ethread.address, "no thread": app.eprocess.address, "nothing": 0xFFFF800000001000}
+    places = {"other": other.ethread.address, "no thread": app.eprocess.address, "nothing": NOWHERE}
     kernel.cpus[0].current(other)
     kernel.cpus[0].kprcb["CurrentThread"] = places.get(current, 0)
     thread.kthread["State"] = 2
