@@ -353,7 +353,11 @@ class KernelThreads:
     ) -> Status:
         """Returns the contradictions of a thread, and restores the borders of its stack."""
         lone = values["state"] == RUNNING and processor is None and self._all_known
-        wrong = self._limits.restore(values) if values["state"] != TERMINATED else []
+        wrong: List[str] = []
+        if values["state"] != TERMINATED:
+            wrong = self._limits.restore(values)
+            if "StackBase" not in wrong and self._limits.of_another(ethread, values):
+                wrong.append("StackBase")
         pid, process_id, owner = values["pid"], process.space.pid, values["process"]
         if pid is not None and pid != process_id and ethread in self._ids.threads:
             wrong.append("Cid.UniqueProcess")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import collections
 import pathlib
-from typing import Any, Counter, List
+from typing import Any, Counter, Dict, List, Optional
 
 import pytest
 
 from tests.forge import context, kernels
 from tests.forge.context import Opened
+from tests.forge.dump import Image
 from tests.forge.kernel import Kernel
 from tests.forge.paging import State
 from tests.support.only import only, rows_of
@@ -229,6 +230,32 @@ def test_a_wrong_border_of_a_stack_is_restored_and_named_alone(
     found = only(listed(context.open_image(kernel.image(), tmp_path)))
     assert (found.stack_base, found.stack_limit, found.initial_stack) == right
     assert text(found.status) == f"contradicted: {member}"
+
+
+@pytest.mark.parametrize("name", ("xp-x86", "win10-x64"))
+def test_a_stack_that_two_threads_have(name: str, tmp_path: pathlib.Path) -> None:
+    """A new thread gets the stack of one that has ended, of which the image has an earlier state."""
+    known = kernels.load(name)
+    kernel = Kernel(known.table, **known.options())
+    app = kernel.process("app.exe", pid=1000)
+    new, old, ended, _ = (app.thread(1004 + 4 * number) for number in range(4))
+    for thread in (old, ended):
+        for member in ("StackBase", "StackLimit", "InitialStack", "KernelStack"):
+            thread.kthread[member] = new.kthread[member]
+    ended.kthread["State"] = 4
+    image, wrong = kernel.image(), "contradicted: StackBase"
+    expected = {1004: wrong, 1008: wrong, 1012: "terminated", 1016: ""}
+    assert statuses(image, tmp_path) == expected
+    # If PspCidTable no longer has the thread that has ended, the other one is above suspicion.
+    assert kernel.cid is not None
+    kernel.space.write_int(kernel.cid.entry(old.tid), 0, kernel.bits // 8)
+    assert statuses(image, tmp_path) == {**expected, 1004: ""}
+
+
+def statuses(image: Image, folder: pathlib.Path) -> Dict[Optional[int], str]:
+    """Returns the statuses of the threads of process 1000 by TID."""
+    found = listed(context.open_image(image, folder), pids=[1000])
+    return {thread.tid: text(thread.status) for thread in found}
 
 
 @pytest.mark.parametrize("name", ["win7-x64", "xp-x86"])
