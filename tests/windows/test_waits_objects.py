@@ -278,6 +278,25 @@ def test_a_deadlock_has_the_contradictions_of_its_waits(name: str, tmp_path: pat
         assert all((f"thread {threads[2].tid} " in text) == bool(doubt) for text, doubt in found.items())
 
 
+@pytest.mark.parametrize("name", ("xp-x86", "win10-x64"))
+def test_a_process_that_has_the_id_of_another(name: str, tmp_path: pathlib.Path) -> None:
+    """PspCidTable names the process of a mutex's owner; its own structure has the ID of the first process."""
+    forged = Waiting(name)
+    other = forged.kernel.process("other.exe", PID + 400)
+    first, asleep = forged.thread(), forged.thread()
+    second, sleeping = forged.thread(other), forged.thread(other, state=2)
+    forged.wait(first, forged.mutant(second))
+    forged.wait(second, forged.mutant(first))
+    forged.wait(asleep, forged.mutant(sleeping))
+    image = forged.kernel.image()
+    other.eprocess["UniqueProcessId"] = PID
+    rows = list(context.open_image(image, tmp_path).rows(waits.WaitChains, fold=True))
+    found = rows_by_tid(rows)
+    assert found[asleep.tid][0]["ChainEnd"] == "running"
+    assert [found[thread.tid][0]["ChainEnd"] for thread in (first, second)] == ["deadlock", "deadlock"]
+    assert rows[0][1]["WaitsFor"] == "deadlock"
+
+
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_a_thread_that_exited_while_it_owned(name: str, tmp_path: pathlib.Path) -> None:
     forged = Waiting(name)
