@@ -243,7 +243,7 @@ class KernelProcesses:
             # Beyond a break, a link is believed if it leads to a process.
             for end, direction in ((walk.gap.forward, 0), (walk.gap.backward, 1)):
                 nodes.update(dict.fromkeys(self._beyond(head or 0, end.link, direction, set(nodes))))
-            self.interrupted = any(end.reason in (links.UNREADABLE, links.HEAD) for end in walk.gap)
+            self.interrupted = links.interrupted(walk.gap, self._memory.links)
         if walk.gap is not None or walk.altered is not None or not nodes:
             self.status = status(StatusCode.PROCESS_LIST_DAMAGED)
             vollog.warning(

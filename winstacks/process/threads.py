@@ -224,7 +224,7 @@ class KernelThreads:
         lost = walk.gap.lost if walk.gap is not None else ()
         unreadable = [link for link in lost if may_lie_at(self._image, link - self._entry)]
         exact = walk.gap is None or (walk.gap.exact and len(unreadable) == len(lost))
-        if not exact and any(end.reason in (links.UNREADABLE, links.HEAD) for end in walk.gap or ()):
+        if self._hides_threads(walk.gap) and links.interrupted(walk.gap, self._memory.links):
             self._image.service(InterruptedThreadLists).processes.add(process.space.eprocess)
         seen: Set[int] = set()
         ended = 0
@@ -247,6 +247,13 @@ class KernelThreads:
         count = self._memory.member(process.space.eprocess, self._count)
         if walk.gap is None and count is not None and not listed - ended <= count <= listed:
             yield self._nothing(process, status(StatusItem(StatusCode.THREAD_COUNT, count)))
+
+    def _hides_threads(self, gap: Optional[links.ListGap]) -> bool:
+        """Returns whether threads may be missing in a list besides one at which both walks broke off."""
+        if gap is None:
+            return False
+        forward, backward = gap.forward.link, gap.backward.link
+        return forward != backward or not may_lie_at(self._image, forward - self._entry)
 
     def _witnessed(self, eprocess: int, seen: Set[int]) -> Iterator[Tuple[int, str]]:
         """Yields (address, witness) of the threads that are missing in a process's list."""
