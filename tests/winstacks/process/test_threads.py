@@ -234,7 +234,7 @@ def test_a_wrong_border_of_a_stack_is_restored_and_named_alone(
 
 @pytest.mark.parametrize("name", ("xp-x86", "win10-x64"))
 def test_a_stack_that_two_threads_have(name: str, tmp_path: pathlib.Path) -> None:
-    """A new thread gets the stack of one that has ended, of which the image has an earlier state."""
+    """A thread ends after its page was copied, and a new thread gets its stack."""
     known = kernels.load(name)
     kernel = Kernel(known.table, **known.options())
     app = kernel.process("app.exe", pid=1000)
