@@ -21,7 +21,7 @@ from tests.forge.process import Process
 from tests.forge.thread import Thread
 
 PID = 3300
-EVENT, MUTANT, SEMAPHORE, THREAD, TIMER, GATE = 1, 2, 5, 6, 8, 7
+EVENT, MUTANT, PROCESS, SEMAPHORE, THREAD, TIMER, GATE = 1, 2, 3, 5, 6, 8, 7
 USER_REQUEST, RESOURCE, FAST_MUTEX, GUARDED_MUTEX, LPC_REPLY = 6, 27, 34, 35, 17
 ANY, ALL = 1, 0
 

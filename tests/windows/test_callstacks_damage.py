@@ -178,6 +178,22 @@ def test_a_kernel_stack_of_which_a_page_is_missing(tmp_path: pathlib.Path) -> No
     assert shown(image, tmp_path)[1008, "kernel"][0]["Status"] == "unreadable"
 
 
+@pytest.mark.parametrize("exit_time", [0, 0x01D9_0000_0000_0000])
+def test_a_process_that_gave_its_page_tables_back(exit_time: int, tmp_path: pathlib.Path) -> None:
+    """It has no PEB any more, and other data is where its tables were: kernel stacks do not need these."""
+    image = StackImage()
+    image.waiting(1004)
+    whole = shown(image, tmp_path)[1004, "kernel"][1]
+    eprocess = image.threads[1004].process.eprocess
+    eprocess["Peb"], eprocess["ExitTime.QuadPart"] = 0, exit_time
+    for place in (0, image.kernel.space.tables.root + 0x1000):
+        eprocess["Pcb.DirectoryTableBase"] = place
+        found = shown(image, tmp_path)
+        assert found[1004, "kernel"][1] == whole != []
+        row, (frame,) = found[1004, "user"]
+        assert "stack unreadable" in row["Status"] and "page tables unreadable" in frame["Status"]
+
+
 def test_no_switch_frame_where_it_should_be(tmp_path: pathlib.Path) -> None:
     """The scan finds the first return address, and the trap frame at the top is found all the same."""
     image = StackImage()

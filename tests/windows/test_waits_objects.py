@@ -9,9 +9,12 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 from volatility3.framework import interfaces
-from volatility3.plugins.windows import waits
+from volatility3.plugins.windows import tracewaits, waits
 
 from tests.forge import context
+from tests.forge.obj import Obj, ring
+from tests.forge.phys import PAGE
+from tests.forge.space import State
 from tests.support.only import only
 from tests.support.waitobjects import (
     ALL,
@@ -20,6 +23,7 @@ from tests.support.waitobjects import (
     GUARDED_MUTEX,
     MUTANT,
     PID,
+    PROCESS,
     SEMAPHORE,
     Waiting,
     rows_by_tid,
@@ -178,6 +182,119 @@ def test_contradictions_are_named(name: str, tmp_path: pathlib.Path) -> None:
     assert cells(found[signalled.tid][0], "Ownership", "ChainEnd") == ("free", "free")
     assert "WaitListEntry" in found[stale.tid][0]["Status"]
     assert found[stale.tid][0]["Known"] == "call"
+
+
+@pytest.mark.parametrize("name", ("xp-x86", "win10-x64"))
+def test_an_object_that_is_not_in_the_image_contradicts_nothing(name: str, tmp_path: pathlib.Path) -> None:
+    """Events lie on kernel stacks, too, which are paged out; so do parts of an object's list."""
+    forged = Waiting(name)
+    alone, first, second = (forged.thread() for _ in range(3))
+    gone, shared = paged_out_event(forged), forged.event()
+    forged.wait(alone, gone)
+    forged.wait(first, shared)
+    own, following = only(forged.wait(second, shared)), paged_out_event(forged)
+    own["WaitListEntry.Flink"] = following.address
+    for lost in (gone, following):
+        forged.kernel.space.set_state(lost.address, PAGE, State.PAGEFILE)
+    found = rows_by_tid(shown(forged, tmp_path))
+    names = ("WaitsFor", "Known", "Ownership", "ChainEnd", "Status")
+    row = only(found[alone.tid])
+    assert cells(row, *names[:4]) == ("unknown", "call", "unknown", "not known")
+    assert "object unreadable" in row["Status"] and "contradicted" not in row["Status"]
+    row = only(found[second.tid])
+    assert cells(row, *names[:4]) == ("event", "call", "no owner kept", "no owner kept")
+    assert "partly unreadable" in row["Status"] and "contradicted" not in row["Status"]
+
+
+def paged_out_event(forged: Waiting) -> Obj:
+    """Returns an event on a page of its own."""
+    event = forged.kernel.obj("_KEVENT", forged.kernel.space.reserve(PAGE))
+    event["Header.Type"] = EVENT
+    ring(forged.kernel.space, [event.at("Header.WaitListHead")])
+    return event
+
+
+@pytest.mark.parametrize("name", ("xp-x86", "win10-x64"))
+def test_an_object_of_no_known_type_has_no_known_owner(name: str, tmp_path: pathlib.Path) -> None:
+    forged = Waiting(name)
+    thread = forged.thread()
+    event = forged.event()
+    forged.wait(thread, event)
+    event["Header.Type"] = 0x30
+    row = only(rows_by_tid(shown(forged, tmp_path))[thread.tid])
+    assert cells(row, "WaitsFor", "Known", "Ownership", "ChainEnd") == (
+        *("unknown", "list", "unknown", "not known"),
+    )
+
+
+@pytest.mark.parametrize("name", ("win7-x64", "win10-x64"))
+def test_a_process_that_is_awaited(name: str, tmp_path: pathlib.Path) -> None:
+    """IDs have 32 bits: what has only the type of a process is none. Names are printable in each column."""
+    forged = Waiting(name)
+    joining, odd, wrong = (forged.thread() for _ in range(3))
+    other, named = (forged.kernel.process(f"child{number}.exe", PID + 400 * number) for number in (1, 2))
+    named.eprocess["ImageFileName"] = b"\x1b[2Jx\0"
+    forged.wait(joining, other.eprocess, header="Pcb.Header")
+    forged.wait(odd, named.eprocess, header="Pcb.Header")
+    fake = forged.kernel.obj("_EPROCESS")
+    fake["Pcb.Header.Type"], fake["UniqueProcessId"] = PROCESS, 0x7FFB704D64D
+    forged.wait(wrong, fake, header="Pcb.Header")
+    found = rows_by_tid(shown(forged, tmp_path))
+    names = ("WaitsFor", "Ownership", "OwnerPID", "OwnerProcess", "ChainEnd")
+    assert [cells(found[thread.tid][0], *names) for thread in (joining, odd)] == [
+        ("process", "process", PID + 400, "child1.exe", "another process"),
+        ("process", "process", PID + 800, "\\x1b[2Jx", "another process"),
+    ]
+    assert cells(found[wrong.tid][0], *names[:4]) == ("process", "unknown", None, None)
+
+
+@pytest.mark.parametrize("name", ("win7-x64", "win10-x64"))
+def test_contradictions_of_mutexes_are_named(name: str, tmp_path: pathlib.Path) -> None:
+    """The wait block of a fast mutex is examined as blocks of objects are."""
+    forged = Waiting(name)
+    owner, stale, foreign = (forged.thread() for _ in range(3))
+    for thread, listed in ((stale, False), (foreign, True)):
+        mutex = forged.mutex("_FAST_MUTEX", owner)
+        block = only(forged.wait(thread, mutex, header="Event.Header", reason=FAST_MUTEX, listed=listed))
+    block["Thread"] = owner.ethread.address
+    found = rows_by_tid(shown(forged, tmp_path))
+    assert cells(found[stale.tid][0], "WaitsFor", "Known") == ("fast mutex", "call")
+    assert "contradicted: WaitListEntry" in found[stale.tid][0]["Status"]
+    assert "contradicted: KWAIT_BLOCK.Thread" in found[foreign.tid][0]["Status"]
+
+
+@pytest.mark.parametrize("name", ("win7-x64", "win10-x64"))
+def test_a_deadlock_has_the_contradictions_of_its_waits(name: str, tmp_path: pathlib.Path) -> None:
+    """Threads of two circles wait for each other's mutex: of one circle a list does not have the block."""
+    forged = Waiting(name)
+    threads = [forged.thread() for _ in range(4)]
+    for number, other in enumerate((1, 0, 3, 2)):
+        forged.wait(threads[number], forged.mutant(threads[other]), listed=number != 2)
+    opened = context.open_image(forged.kernel.image(), tmp_path)
+    for plugin, column in ((waits.WaitChains, "WaitsFor"), (tracewaits.TraceWaits, "ChainEnd")):
+        rows = [row for _, row in opened.rows(plugin) if row[column] == "deadlock"]
+        found = {row["Evidence"]: row["Status"] for row in rows if "Deadlock" in str(row["Evidence"])}
+        assert sorted(found.values()) == ["", "contradicted: WaitListEntry"]
+        assert all((f"thread {threads[2].tid} " in text) == bool(doubt) for text, doubt in found.items())
+
+
+@pytest.mark.parametrize("name", ("xp-x86", "win10-x64"))
+def test_a_process_that_has_the_id_of_another(name: str, tmp_path: pathlib.Path) -> None:
+    """PspCidTable names the process of a mutex's owner; its own structure has the ID of the first process."""
+    forged = Waiting(name)
+    other = forged.kernel.process("other.exe", PID + 400)
+    first, asleep = forged.thread(), forged.thread()
+    second, sleeping = forged.thread(other), forged.thread(other, state=2)
+    forged.wait(first, forged.mutant(second))
+    forged.wait(second, forged.mutant(first))
+    forged.wait(asleep, forged.mutant(sleeping))
+    image = forged.kernel.image()
+    other.eprocess["UniqueProcessId"] = PID
+    rows = list(context.open_image(image, tmp_path).rows(waits.WaitChains, fold=True))
+    found = rows_by_tid(rows)
+    assert found[asleep.tid][0]["ChainEnd"] == "running"
+    assert [found[thread.tid][0]["ChainEnd"] for thread in (first, second)] == ["deadlock", "deadlock"]
+    assert rows[0][1]["WaitsFor"] == "deadlock"
 
 
 @pytest.mark.parametrize("name", LAYOUTS)

@@ -300,7 +300,7 @@ OWNERSHIPS: Words = {
     BY_PROCESS: "a process has to act; its thread is unknown",
     NOBODY: "nobody owns it now: it was released, and its next owner did not run yet",
     NO_OWNER_KEPT: "Windows keeps no owner of such locks and objects",
-    OWNER_UNKNOWN: "the owner is not in the image",
+    OWNER_UNKNOWN: "nothing that was read names the owner",
 }
 """Owners of the things that threads wait for: the words of Ownership."""
 
@@ -318,7 +318,7 @@ CHAIN_ENDS: Words = {
     ENDS_PROCESS: "a process has to end or to answer, and its thread is unknown",
     NOBODY: "nobody owns what the last thread waits for",
     NO_OWNER_KEPT: "Windows keeps no owner of what the last thread waits for",
-    ENDS_ABSENT: "the last thread, or a part of it, is not in the image",
+    ENDS_ABSENT: "the last thread, or a part of it, is not in the image, or nothing that was read names it",
     ENDS_LEFT_OUT: "--pid or --tid leaves out the owner",
     ENDS_UNKNOWN: "it is unknown what the last thread waits for",
     ENDS_IDLE: "the last thread waits for work: no hang",

@@ -202,8 +202,8 @@ class WaitChains(Command[AddressSpace, ShownWait]):
             "ChainEnd": words.DEADLOCK,
             "Evidence": self._chains.sentence(cycle),
         }
-        inferred = status(StatusCode.UNSURE if self._chains.inferred(cycle) else None)
-        return ShownEntry(_space(self._chains.waits[cycle[0].thread]), inferred, cells)
+        space = _space(self._chains.waits[cycle[0].thread])
+        return ShownEntry(space, self._chains.doubts(cycle), cells)
 
     def _evidence(self, item: ShownWait, frames: Sequence[NamedFrame]) -> str:
         """Returns what --brief says of a wait: who asked for it, and how many wait for the same."""

@@ -160,10 +160,12 @@ class _Part:
         for wait in waits:
             space = wait.thread.space
             threads.append(self._thread(space.known_name, space.pid, wait.thread.tid))
+        evidence = [words.KNOWN[wait.awaited[0].known] for wait in waits]
+        evidence.append(text(self._chains.contradictions(cycle)))
         return {
             "text": self._chains.sentence(cycle),
             "inferred": self._chains.inferred(cycle),
-            "evidence": list(dict.fromkeys(words.KNOWN[wait.awaited[0].known] for wait in waits)),
+            "evidence": list(dict.fromkeys(filter(None, evidence))),
             "threads": threads,
             "locks": [self._numbers.get(_key(wait.awaited[0]), -1) for wait in waits],
             "things": [described(wait) for wait in waits],

@@ -53,3 +53,10 @@ def thread_at(image: Image, ethread: int) -> View:
 def is_type(value: Optional[int], kind: int) -> bool:
     """Returns whether _DISPATCHER_HEADER.Type is PROCESS_OBJECT or THREAD_OBJECT; None: it was not read."""
     return value is not None and value & ~_LOCK_BIT == kind
+
+
+def may_lie_at(image: Image, address: int) -> bool:
+    """Returns whether a structure of the kernel may lie at an address, as far as the address shows."""
+    machine = image.machine
+    in_kernel = machine.kernel_start <= address and machine.is_canonical(address)
+    return in_kernel and not address % image.pointer_size

@@ -30,6 +30,7 @@ from .kernelobjects import (
     PROCESS_OF_THREAD,
     THREAD_OBJECT,
     is_type,
+    may_lie_at,
     process_at,
     process_type,
     thread_at,
@@ -242,7 +243,7 @@ class KernelProcesses:
             # Beyond a break, a link is believed if it leads to a process.
             for end, direction in ((walk.gap.forward, 0), (walk.gap.backward, 1)):
                 nodes.update(dict.fromkeys(self._beyond(head or 0, end.link, direction, set(nodes))))
-            self.interrupted = any(end.reason in (links.UNREADABLE, links.HEAD) for end in walk.gap)
+            self.interrupted = links.interrupted(walk.gap, self._memory.links)
         if walk.gap is not None or walk.altered is not None or not nodes:
             self.status = status(StatusCode.PROCESS_LIST_DAMAGED)
             vollog.warning(
@@ -331,10 +332,8 @@ class KernelProcesses:
 
     def _may_be_absent(self, eprocess: int) -> bool:
         """Returns whether a pointer may lead to a process that is not in the image."""
-        machine = self._image.machine
-        in_kernel = machine.kernel_start <= eprocess and machine.is_canonical(eprocess)
         absent = self._kind is not None and self._memory.member(eprocess, self._kind) is None
-        return absent and in_kernel and not eprocess % self._memory.pointer_size
+        return absent and may_lie_at(self._image, eprocess)
 
     def id_of(self, eprocess: int) -> Optional[int]:
         """Returns the ID of a process whose own structure lacks it, None if it is unknown.

@@ -63,20 +63,29 @@ class Processors:
         """Yields the processors of an image in the order of their numbers; none without a kernel."""
         finder = cls(image)
         seen: Set[int] = set()
-        repeated = 0
+        repeated = unknown = 0
         memory, block = finder._memory, image.require_symbol(PROCESSORS)
         for number in range(0 if block is None else finder._count()):
             kprcb = memory.pointer((block or 0) + number * memory.pointer_size) or 0
+            unknown += not kprcb
             repeated += kprcb in seen
             if kprcb and kprcb not in seen:
                 seen.add(kprcb)
                 yield finder._processor(number, kprcb)
         if repeated:
             vollog.warning(f"entries of KiProcessorBlock repeat the KPRCB of another processor: {repeated}")
+        if unknown:
+            vollog.warning(
+                f"entries of KiProcessorBlock without a KPRCB: {unknown}. The running thread, the timers and "
+                "the DPCs of a processor are unknown without it"
+            )
 
     def _count(self) -> int:
-        """Returns KeNumberProcessors, limited to what Windows supports."""
-        count = self._memory.number(self._image.require_symbol("KeNumberProcessors"), 4)
+        """Returns KeNumberProcessors, limited to what Windows supports; 1 if it is not in the image."""
+        place = self._image.require_symbol("KeNumberProcessors")
+        count = self._memory.number(place, 4)
+        if place is not None and count is None:
+            vollog.warning("KeNumberProcessors is not in the image: processors but the first are unknown")
         return min(max(count or 0, 1), MAX_PROCESSORS)
 
     def _processor(self, number: int, kprcb: int) -> Processor:

@@ -254,7 +254,7 @@ class PageTableRoots:
     """Checks that DirectoryTableBase of each process is its own, with the TEBs as second witness.
 
     Made as `image.service(PageTableRoots)`. Only Idle and System share their page tables. An exited process
-    no longer has any.
+    may no longer have any.
     """
 
     def __init__(self, image: Image) -> None:
@@ -303,11 +303,12 @@ class PageTableRoots:
     def _check(self, key: Tuple[int, str]) -> Tuple[Status, Status]:
         eprocess, layer_name = key
         pid, root, alive = self._read(eprocess)
+        # Windows uses the pages of tables again when a process is gone.
+        if not self._maps_kernel(eprocess, layer_name):
+            return status(StatusCode.PAGE_TABLES_UNREADABLE), NOTHING
         if not alive:
             users = self._owners.get(root, ()) if pid == SYSTEM_PID and root != self._kernel else ()
             return NOTHING, self._page_tables_of(users)
-        if not self._maps_kernel(eprocess, layer_name):
-            return status(StatusCode.PAGE_TABLES_UNREADABLE), NOTHING
         if root in (self._system, self._kernel) and self._pid_in_tebs(eprocess, layer_name) != pid:
             return status(StatusItem(StatusCode.PAGE_TABLES_OF_PROCESS, SYSTEM_PID)), NOTHING
         wrong = ["Peb"] if self._highest and self._peb(eprocess) > self._highest else []

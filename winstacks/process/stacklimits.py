@@ -8,13 +8,17 @@ at each end. So one wrong value among them, or two, can be recognised and replac
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional
+import functools
+import itertools
+from typing import Dict, List, Optional, Tuple
 
 from ..memory import bulk
+from ..memory.decode.memo import Memo
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.image import Image
 from .kernelobjects import thread_type
 from .processlist import CidTable
+from .thread import TERMINATED
 
 MAX_STACK = 1 << 18
 """Bytes: the largest kernel stacks of Windows have 0x24000 (x64, after expansion)."""
@@ -26,6 +30,8 @@ threads."""
 
 Values = Dict[str, Optional[int]]
 """Members of a thread: stack_base, stack_limit, initial_stack and kernel_stack among them."""
+Borders = Tuple[Optional[int], Optional[int]]
+"""StackBase and StackLimit of a thread."""
 
 
 class StackLimits:
@@ -36,6 +42,38 @@ class StackLimits:
         self._layer = image.layer
         self._start = image.machine.kernel_start
         self._machine = image.machine
+        self._memory = image.memory(image.kernel)
+        thread = thread_type(image)
+        self._borders = [thread.first_member(f"Tcb.{name}") for name in ("StackBase", "StackLimit")]
+        self._state = thread.first_member("Tcb.State")
+        self._claimants: Memo[Borders, List[int]] = Memo(self._live_claimants)
+
+    def of_another(self, ethread: int, values: Values) -> bool:
+        """Returns whether another live thread of PspCidTable has the same StackBase and StackLimit.
+
+        Windows gives the stack of a thread that has ended to a new one: of the first the image may have an
+        earlier state.
+        """
+        borders = values["stack_base"], values["stack_limit"]
+        return all(borders) and any(other != ethread for other in self._claimants[borders])
+
+    def _live_claimants(self, borders: Borders) -> List[int]:
+        """Returns at most two live threads with these borders: enough to find one beside a given thread."""
+        live = (
+            ethread
+            for ethread in self._claims.get(borders, ())
+            if self._memory.member(ethread, self._state) not in (None, TERMINATED)
+        )
+        return list(itertools.islice(live, 2))
+
+    @functools.cached_property
+    def _claims(self) -> Dict[Borders, List[int]]:
+        """The threads of PspCidTable by the borders of their stacks."""
+        claims: Dict[Borders, List[int]] = {}
+        for ethread in self._image.service(CidTable).threads:
+            base, limit = (self._memory.member(ethread, field) for field in self._borders)
+            claims.setdefault((base, limit), []).append(ethread)
+        return claims
 
     def restore(self, values: Values) -> List[str]:
         """Replaces the borders that contradict the others.
@@ -73,12 +111,12 @@ class StackLimits:
 
     def _control(self) -> int:
         """Returns the most frequent number of bytes between StackBase and InitialStack."""
-        thread = thread_type(self._image)
-        fields = [thread.first_member(f"Tcb.{name}") for name in ("StackBase", "InitialStack")]
-        memory = self._image.memory(self._image.kernel)
+        initial_stack = thread_type(self._image).first_member("Tcb.InitialStack")
         counts: Dict[int, int] = {0: 0}
         for ethread in list(self._image.service(CidTable).threads)[:FEW_THREADS]:
-            base, initial = (memory.member(ethread, field) for field in fields)
+            base, initial = (
+                self._memory.member(ethread, field) for field in (self._borders[0], initial_stack)
+            )
             if base and initial and 0 <= base - initial < PAGE_SIZE:
                 counts[base - initial] = counts.get(base - initial, 0) + 1
         return max(counts, key=lambda distance: counts[distance])

@@ -24,7 +24,14 @@ from ..memory.image import AddressSpace, Image
 from . import processors, stacklimits
 from . import threadids as ids
 from . import threadscan as threadscan
-from .kernelobjects import PROCESS_OF_THREAD, THREAD_OBJECT, is_type, process_type, thread_type
+from .kernelobjects import (
+    PROCESS_OF_THREAD,
+    THREAD_OBJECT,
+    is_type,
+    may_lie_at,
+    process_type,
+    thread_type,
+)
 from .processlist import CID_TABLE, CidTable, found_by, id_differs, process_list
 from .processors import PROCESSORS
 from .spaces import AddressSpaces
@@ -137,6 +144,17 @@ class Threads:
         return image.service(threads).list_threads(Choice(pids or (), offset, tids or ()), scan)
 
 
+class InterruptedThreadLists:
+    """The processes, by _EPROCESS, whose lists of threads break off at nodes that are not in the image: a
+    thread that is missing there need not be hidden.
+
+    Made as `image.service(InterruptedThreadLists)`. A process joins them when its list is walked.
+    """
+
+    def __init__(self, _image: Image) -> None:
+        self.processes: Set[int] = set()
+
+
 class KernelThreads:
     """Lists the threads of a kernel: the kernel's provider of `threads`.
 
@@ -164,9 +182,15 @@ class KernelThreads:
         self._count = process.first_member("ActiveThreads")
         listed = image.service(processors.processors_of)
         self._running = {cpu.current_thread: cpu.number for cpu in listed if cpu.current_thread}
-        self._all_known = bool(listed) and all(cpu.current_thread for cpu in listed)
         self._ids = image.service(CidTable)
+        self._all_known = bool(listed) and all(map(self._runs_a_thread, listed))
         self._limits = stacklimits.StackLimits(image)
+
+    def _runs_a_thread(self, cpu: processors.Processor) -> bool:
+        """Returns whether CurrentThread of a processor is a thread. PspCidTable lacks idle threads."""
+        thread, field = cpu.current_thread, self._fields.get("type")
+        known = thread in self._ids.threads or thread in self._ids.unread or thread == cpu.idle_thread
+        return bool(thread) and (known or is_type(self._memory.member(thread, field), THREAD_OBJECT))
 
     def list_threads(self, choice: Choice, scan: bool = False) -> Iterator[Thread]:
         """Yields the threads; see `Threads.list_threads`."""
@@ -197,7 +221,11 @@ class KernelThreads:
         """Yields the threads on a process's list, which is walked from both ends if it is damaged."""
         head = process.space.eprocess + self._head
         walk = links.walk(head, self._memory.links, MAX_THREADS_OF_PROCESS)
-        unreadable = walk.gap.lost if walk.gap is not None else ()
+        lost = walk.gap.lost if walk.gap is not None else ()
+        unreadable = [link for link in lost if may_lie_at(self._image, link - self._entry)]
+        exact = walk.gap is None or (walk.gap.exact and len(unreadable) == len(lost))
+        if self._hides_threads(walk.gap) and links.interrupted(walk.gap, self._memory.links):
+            self._image.service(InterruptedThreadLists).processes.add(process.space.eprocess)
         seen: Set[int] = set()
         ended = 0
         for entry in (*walk.before, *unreadable, *walk.after):
@@ -213,12 +241,19 @@ class KernelThreads:
             remark = status(StatusCode.NOT_IN_THE_THREAD_LIST, found_by(witness), thread.status)
             yield thread._replace(status=remark)
         head_altered = walk.altered is not None and walk.altered.link == head
-        if head_altered or (walk.gap is not None and not walk.gap.exact):
+        if head_altered or not exact:
             vollog.warning(f"The thread list of process {process.space.pid_text} is damaged")
             yield self._nothing(process, status(StatusCode.THREAD_LIST_DAMAGED))
         count = self._memory.member(process.space.eprocess, self._count)
         if walk.gap is None and count is not None and not listed - ended <= count <= listed:
             yield self._nothing(process, status(StatusItem(StatusCode.THREAD_COUNT, count)))
+
+    def _hides_threads(self, gap: Optional[links.ListGap]) -> bool:
+        """Returns whether threads may be missing in a list besides one at which both walks broke off."""
+        if gap is None:
+            return False
+        forward, backward = gap.forward.link, gap.backward.link
+        return forward != backward or not may_lie_at(self._image, forward - self._entry)
 
     def _witnessed(self, eprocess: int, seen: Set[int]) -> Iterator[Tuple[int, str]]:
         """Yields (address, witness) of the threads that are missing in a process's list."""
@@ -325,7 +360,11 @@ class KernelThreads:
     ) -> Status:
         """Returns the contradictions of a thread, and restores the borders of its stack."""
         lone = values["state"] == RUNNING and processor is None and self._all_known
-        wrong = self._limits.restore(values) if values["state"] != TERMINATED else []
+        wrong: List[str] = []
+        if values["state"] != TERMINATED:
+            wrong = self._limits.restore(values)
+            if "StackBase" not in wrong and self._limits.of_another(ethread, values):
+                wrong.append("StackBase")
         pid, process_id, owner = values["pid"], process.space.pid, values["process"]
         if pid is not None and pid != process_id and ethread in self._ids.threads:
             wrong.append("Cid.UniqueProcess")

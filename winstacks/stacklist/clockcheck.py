@@ -17,14 +17,12 @@ from ..memory.decode.text import is_time, moment
 from ..memory.image import AddressSpace, Image
 from ..process.processlist import create_time, process_member
 from ..process.thread import Thread
+from ..waits.clock import ACQUISITION
 
 vollog = logging.getLogger(__name__)
 
 CAPTURE_TIME = "CaptureTime"
 """The column that the status names."""
-
-ACQUISITION = 3600 * 10_000_000
-"""An hour, during which a running machine may make new objects after the page with its clock was copied."""
 
 
 class NewestTime:

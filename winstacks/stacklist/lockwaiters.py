@@ -20,7 +20,6 @@ from ..columns.words import WAITING
 from ..locks.lister import LockLister
 from ..locks.lock import Lock
 from ..memory.decode.status import NOTHING, Status, status
-from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import KERNEL_PID
 from ..names.symbolizer import Symbolizer
 from ..waits.chains import Chains, is_inferred
@@ -98,8 +97,7 @@ class LockWaiters:
         for number, cycle in enumerate(self._chains.deadlocks if found else ()):
             if number not in self._told and any(step.thread in threads for step in cycle):
                 self._told.add(number)
-                unsure = StatusCode.UNSURE if self._chains.inferred(cycle) else None
-                yield self._chains.sentence(cycle), status(unsure)
+                yield self._chains.sentence(cycle), self._chains.doubts(cycle)
 
     def lost_statuses(self, lock: Lock, found: Sequence[Waiter]) -> Status:
         """Returns why threads that wait for a lock are missing, or only inferred: the statuses of the stacks

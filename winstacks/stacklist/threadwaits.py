@@ -160,9 +160,8 @@ class ThreadWaits:
         for number, cycle in enumerate(chains.deadlocks, 1):
             in_deadlock.update({step.thread: number for step in cycle})
             wait = chains.waits[cycle[0].thread]
-            unsure = status(StatusCode.UNSURE if chains.inferred(cycle) else None)
-            sentence = chains.sentence(cycle)
-            yield WaitRow(wait, None, words.DEADLOCK, number, None, None, sentence, unsure)
+            sentence, doubts = chains.sentence(cycle), chains.doubts(cycle)
+            yield WaitRow(wait, None, words.DEADLOCK, number, None, None, sentence, doubts)
         for wait, trace_id, symbol in self._shown:
             thread = wait.thread
             if tids and thread.tid not in tids:

@@ -15,8 +15,9 @@ from typing import Collection, Dict, Iterable, List, NamedTuple, Optional, Seque
 from ..columns import words
 from ..memory.decode import text
 from ..memory.decode.memo import Memo
-from ..memory.decode.status import has_status
-from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.status import Status, has_status, status
+from ..memory.decode.statuscodes import StatusCode, words_that
+from ..memory.decode.statusmeanings import Means
 from .decode.waitgraph import Cycle, cycles
 from .lister import ProcessWaits
 from .records import Awaited, ThreadWait, WaitOwner
@@ -45,6 +46,8 @@ _OWNERLESS = {
     words.OWNER_UNKNOWN: words.ENDS_ABSENT,
     words.BY_PROCESS: words.ENDS_PROCESS,
 }
+
+_DISAGREES = words_that(Means.DISAGREES)
 
 MAX_STEPS = 1 << 10
 """The most steps of a chain that are shown. A chain without a circle has at most one for each thread."""
@@ -88,6 +91,7 @@ class Chains:
             self._ends.update({(pid, tid): end for tid, end in process.others.items()})
             for wait in process.waits:
                 self.waits.setdefault((pid, wait.thread.tid), wait)
+        self._keys = {key[1]: key for key in (*self._ends, *self.waits)}
 
     def follow(self, wait: ThreadWait) -> OwnerChain:
         """Returns the chain behind a waiting thread."""
@@ -100,7 +104,7 @@ class Chains:
             if not blocking:
                 return OwnerChain(tuple(steps), _end(current))
             owner = self._worst(blocking, seen)
-            key = owner.pid, owner.tid
+            key = self._key(owner)
             following = self.waits.get(key)
             steps.append(ChainStep(owner, following))
             if key in seen:
@@ -113,13 +117,22 @@ class Chains:
 
     def _worst(self, owners: Sequence[WaitOwner], seen: Set[Key]) -> WaitOwner:
         """Returns the owner to follow: one that closes a circle, else one that waits, else the first."""
-        closing = [owner for owner in owners if (owner.pid, owner.tid) in seen]
-        waiting = [owner for owner in owners if (owner.pid, owner.tid) in self.waits]
+        closing = [owner for owner in owners if self._key(owner) in seen]
+        waiting = [owner for owner in owners if self._key(owner) in self.waits]
         return (closing or waiting or list(owners))[0]
+
+    def _key(self, owner: WaitOwner) -> Key:
+        """Returns the key of an owner.
+
+        The list of processes may have another ID for its process than PspCidTable: then the ID of the thread
+        decides, which no other thread has.
+        """
+        key = owner.pid, owner.tid
+        return key if owner.pid in self._examined else self._keys.get(owner.tid, key)
 
     def _end_of(self, owner: WaitOwner) -> str:
         """Returns the end of a chain whose last thread does not wait."""
-        key = owner.pid, owner.tid
+        key = self._key(owner)
         if owner.ended:
             return words.ENDS_EXITED
         if key in self._ends:
@@ -135,7 +148,7 @@ class Chains:
         """Each group of threads that wait for each other in a circle, as a cycle of keys."""
         # Thousands of threads may wait for one lock with thousands of owners: they share the keys of these.
         keys: Memo[Tuple[WaitOwner, ...], Tuple[Key, ...]] = Memo(
-            lambda owners: tuple((owner.pid, owner.tid) for owner in owners)
+            lambda owners: tuple(map(self._key, owners))
         )
         holders: Dict[int, Tuple[Key, ...]] = {}
         awaited: Dict[Key, int] = {}
@@ -152,6 +165,18 @@ class Chains:
     def inferred(self, cycle: Cycle) -> bool:
         """Returns whether a step of a deadlock is inferred and not proved."""
         return any(is_inferred(item) for step in cycle for item in self.waits[step.thread].awaited)
+
+    def contradictions(self, cycle: Cycle) -> Status:
+        """Returns what contradicts the waits of a deadlock, or their threads."""
+        waits = [self.waits[step.thread] for step in cycle]
+        found = [item.status for wait in waits for item in wait.awaited]
+        found += [each for wait in waits for each in (wait.status, wait.thread.status)]
+        return status(*(item for item in status(*found) if item.code in _DISAGREES))
+
+    def doubts(self, cycle: Cycle) -> Status:
+        """Returns what is doubtful about a deadlock: an inferred step, and contradictions."""
+        inferred = StatusCode.UNSURE if self.inferred(cycle) else None
+        return status(self.contradictions(cycle), inferred)
 
     def sentence(self, cycle: Cycle) -> str:
         """Returns the sentence for a deadlock."""

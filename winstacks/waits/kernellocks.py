@@ -24,7 +24,7 @@ from ..memory.image import Image
 from ..process.kernelobjects import thread_at
 from ..process.thread import Thread
 from .decode.waitblocks import WaitBlocks
-from .objects import KernelObjects
+from .objects import KernelObjects, known_by
 from .records import Awaited, WaitOwner, owner_of
 
 RESOURCE, PUSH_LOCK, FAST_MUTEX, GUARDED_MUTEX = 27, 28, 34, 35
@@ -85,7 +85,7 @@ class KernelLocks:
         """Returns the lock or message for which a thread waits; None if its reason names none."""
         reason = thread.wait_reason
         if reason in _MUTEXES:
-            return self._of_mutex(reason or 0, blocks)
+            return self._of_mutex(thread, reason or 0, blocks)
         if reason == PUSH_LOCK:
             return Awaited(words.PUSH_LOCK, self._image.kernel)
         if reason == RESOURCE:
@@ -94,19 +94,25 @@ class KernelLocks:
             return self._of_message(thread)
         return Awaited(words.PORT, self._image.kernel) if reason == LPC_RECEIVE else None
 
-    def _of_mutex(self, reason: int, blocks: WaitBlocks) -> Awaited:
+    def _of_mutex(self, thread: Thread, reason: int, blocks: WaitBlocks) -> Awaited:
         kind = _MUTEXES[reason][0]
         place = self._mutexes.get(reason)
         if place is None or len(blocks.blocks) != 1:
             return Awaited(kind, self._image.kernel)
         block, (offset, owner) = blocks.blocks[0], place
         address = block.object - offset
-        known = words.BY_LIST if block.listed else words.BY_CALL
-        evidence = f"wait block {block.address:#x}"
+        found = Awaited(
+            kind,
+            self._image.kernel,
+            address,
+            known=known_by(block),
+            evidence=f"wait block {block.address:#x}",
+            status=self._objects.block_doubt(thread, block),
+        )
         if owner is None:
-            return Awaited(kind, self._image.kernel, address, known=known, evidence=evidence)
+            return found
         ownership, owners = self._objects.owner_at(address, owner)
-        return Awaited(kind, self._image.kernel, address, "", "", known, evidence, ownership, owners)
+        return found._replace(ownership=ownership, owners=owners)
 
     # Resources.
 
@@ -137,7 +143,8 @@ class KernelLocks:
         if waited:
             block = min(waited, key=lambda block: known.objects[block.object][0])
             evidence = f"wait block {block.address:#x} of its object {block.object:#x}"
-            return self._resource(known.objects[block.object][1], words.BY_LIST, evidence)
+            found = self._resource(known.objects[block.object][1], known_by(block), evidence)
+            return found._replace(status=self._objects.block_doubt(thread, block))
         # A thread can take a resource that it owns again without a wait.
         own = known.owned.get(thread.ethread, set())
         named = [
@@ -217,5 +224,5 @@ class KernelLocks:
         for port in (connection, self._image.at("_ALPC_COMMUNICATION_INFO", info)["ConnectionPort"]):
             eprocess = self._image.at("_ALPC_PORT", port)["OwnerProcess"]
             if eprocess:
-                return words.BY_PROCESS, (self._objects.process_at(eprocess),)
+                return self._objects.process_at(eprocess)
         return words.OWNER_UNKNOWN, ()

@@ -12,12 +12,15 @@ from functools import cached_property
 from typing import Optional, Tuple
 
 from ..columns import words
+from ..memory.decode import text
 from ..memory.decode.status import NOTHING, Status, contradicted, status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import Field
 from ..memory.image import Image
 from ..process.handletables import HandleTables, handle_tables
 from ..process.kernelobjects import IMAGE_FILE_NAME, process_at
 from ..process.objectheaders import ObjectInfo, Objects
+from ..process.processlist import process_list
 from ..process.thread import TERMINATED, Thread
 from ..process.threadids import ThreadIds, identifier
 from .decode import waitblocks
@@ -97,21 +100,33 @@ class KernelObjects:
             due = self._memory.member(address, self._due)
             evidence.append("" if due is None else f"due at {due} of InterruptTime")
         mode = (words.FOR_ALL if block.all else words.FOR_ANY) if several else ""
-        wrong = status(
-            contradicted("KWAIT_BLOCK.Thread") if block.thread != thread.ethread else None,
-            None if block.listed else contradicted("WaitListEntry"),
-        )
         return Awaited(
             kind,
             self._image.kernel,
             address,
             (info.name or "") if info is not None else "",
             mode,
-            words.BY_LIST if block.listed else words.BY_CALL,
+            known_by(block),
             ", ".join(filter(None, evidence)),
             ownership,
             owners,
-            status(wrong, self._doubt(kind, address, ownership), NOTHING if info is None else info.status),
+            status(
+                self.block_doubt(thread, block),
+                self._doubt(kind, address),
+                NOTHING if info is None else info.status,
+            ),
+        )
+
+    def block_doubt(self, thread: Thread, block: WaitBlock) -> Status:
+        """Returns what contradicts a wait block of a thread, or what of its object is not in the image."""
+        lost = None
+        if block.listed is None:
+            header = self._memory.member(block.object, self._type)
+            lost = StatusCode.OBJECT_UNREADABLE if header is None else StatusCode.PARTLY_UNREADABLE
+        return status(
+            contradicted("KWAIT_BLOCK.Thread") if block.thread != thread.ethread else None,
+            contradicted("WaitListEntry") if block.listed is False else None,
+            lost,
         )
 
     def _described(self, address: int, kind: str) -> Tuple[Optional[ObjectInfo], str, int]:
@@ -140,8 +155,8 @@ class KernelObjects:
         if kind == words.JOINED_THREAD:
             return self._thread_at(address)
         if kind == words.JOINED_PROCESS:
-            return words.BY_PROCESS, (self.process_at(address),)
-        return words.NO_OWNER_KEPT, ()
+            return self.process_at(address)
+        return words.OWNER_UNKNOWN if kind == words.OTHER_WAIT else words.NO_OWNER_KEPT, ()
 
     def owner_at(self, address: int, field: Field) -> Tuple[str, Tuple[WaitOwner, ...]]:
         """Returns the owner in a member that holds the KTHREAD of an owner."""
@@ -160,14 +175,19 @@ class KernelObjects:
         """Returns the thread at an address as an owner."""
         return self._thread_at(ethread)
 
-    def process_at(self, eprocess: int) -> WaitOwner:
-        """Returns a process that has to act."""
+    def process_at(self, eprocess: int) -> Tuple[str, Tuple[WaitOwner, ...]]:
+        """Returns a process that has to act as an owner; none if no process with an ID is at the address."""
         process = process_at(self._image, eprocess)
-        data = process.data(IMAGE_FILE_NAME)
-        text = None if data is None else data.split(b"\0")[0].decode("latin-1")
-        return WaitOwner(identifier(process["UniqueProcessId"]), text, None, eprocess)
+        pid = identifier(process["UniqueProcessId"])
+        if pid is None:
+            pid = self._image.service(process_list).id_of(eprocess)
+        if pid is None:
+            return words.OWNER_UNKNOWN, ()
+        name = process.data(IMAGE_FILE_NAME)
+        shown = None if name is None else text.cell(text.narrow(name))
+        return words.BY_PROCESS, (WaitOwner(pid, shown, None, eprocess),)
 
-    def _doubt(self, kind: str, address: int, ownership: str) -> Status:
+    def _doubt(self, kind: str, address: int) -> Status:
         """Returns what contradicts that a thread waits for an object: a signalled one makes nobody wait."""
         if kind not in (words.EVENT, words.MUTANT, words.SEMAPHORE):
             return NOTHING
@@ -189,3 +209,8 @@ class KernelObjects:
         table = self._handles.table_of(thread.space.eprocess)
         entry = None if table is None or not table.address else self._handles.lookup(table, handle)[0]
         return None if entry is None else self._objects.describe(entry.object_header).body
+
+
+def known_by(block: WaitBlock) -> str:
+    """Returns how a wait block shows what its thread waits for, a word of `words.KNOWN`."""
+    return words.BY_LIST if block.listed else words.BY_CALL

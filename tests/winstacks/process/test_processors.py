@@ -8,6 +8,7 @@ import pytest
 
 from tests.forge import context, kernels
 from tests.forge.kernel import Kernel
+from tests.forge.paging import State
 from tests.support.only import rows_of
 from winstacks.process.processors import MAX_PROCESSORS, Processors
 
@@ -54,3 +55,23 @@ def test_a_block_is_one_processor(tmp_path: pathlib.Path, caplog: pytest.LogCapt
     found = list(Processors.list_processors(opened.image))
     assert [processor.number for processor in found] == [0, 1]
     assert "entries of KiProcessorBlock repeat the KPRCB of another processor: 62" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("lost", "told"),
+    [
+        ("KiProcessorBlock", "entries of KiProcessorBlock without a KPRCB: 2."),
+        ("KeNumberProcessors", "KeNumberProcessors is not in the image"),
+    ],
+)
+def test_processors_that_are_not_in_the_image_are_told(
+    lost: str, told: str, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, cpus=2, **known.options())
+    image = kernel.image()
+    kernel.space.set_state(kernel.symbol(lost), 1, State.PAGEFILE)
+    opened = context.open_image(image, tmp_path)
+    caplog.clear()
+    assert len(list(Processors.list_processors(opened.image))) <= 1
+    assert told in caplog.text

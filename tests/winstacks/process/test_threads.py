@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import collections
 import pathlib
-from typing import Any, Counter, List
+from typing import Any, Counter, Dict, List, Optional
 
 import pytest
 
 from tests.forge import context, kernels
 from tests.forge.context import Opened
+from tests.forge.dump import Image
 from tests.forge.kernel import Kernel
 from tests.forge.paging import State
 from tests.support.only import only, rows_of
@@ -28,6 +29,10 @@ SCANNED = ("win7-x64", "win10-x64", "xp-x86")
 
 def listed(opened: Opened, **options: Any) -> List[Thread]:
     return list(Threads.list_threads(opened.image, **options))
+
+
+NOWHERE = 0xFFFF800000001000
+"""An address of the kernel at which nothing is."""
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -109,6 +114,26 @@ def test_what_is_not_a_thread(tmp_path: pathlib.Path) -> None:
     assert [(thread.tid, text(thread.status)) for thread in found] == [(1004, ""), (1008, "not a thread")]
 
 
+@pytest.mark.parametrize(
+    ("current", "expected"),
+    [("other", "running on no processor"), ("", ""), ("no thread", ""), ("nothing", "")],
+)
+def test_a_running_thread_that_is_not_the_processors(
+    current: str, expected: str, tmp_path: pathlib.Path
+) -> None:
+    """A CurrentThread that leads to no thread does not show that the processor was executing another one."""
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, **known.options())
+    app = kernel.process("app.exe", pid=1000)
+    thread, other = app.thread(1004), app.thread(1008)
+    places = {"other": other.ethread.address, "no thread": app.eprocess.address, "nothing": NOWHERE}
+    kernel.cpus[0].current(other)
+    kernel.cpus[0].kprcb["CurrentThread"] = places.get(current, 0)
+    thread.kthread["State"] = 2
+    found = listed(context.open_image(kernel.image(), tmp_path), pids=[1000])
+    assert [text(each.status) for each in found if each.tid == 1004] == [expected]
+
+
 def test_a_list_with_a_page_missing(tmp_path: pathlib.Path) -> None:
     known = kernels.load("win10-x64")
     kernel = Kernel(known.table, **known.options())
@@ -126,6 +151,25 @@ def test_a_list_with_a_page_missing(tmp_path: pathlib.Path) -> None:
     # Its neighbours name it.
     lost = found[5]
     assert (lost.ethread, text(lost.status), lost.stack_base) == (hole.address, "unreadable", None)
+
+
+@pytest.mark.parametrize("link", [0, 0x7FFE0000])
+def test_a_link_that_leads_to_no_address_of_the_kernel_is_no_thread(
+    link: int, tmp_path: pathlib.Path
+) -> None:
+    """Programs that copy memory write zeros for pages that they cannot read."""
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, **known.options())
+    app = kernel.process("app.exe", pid=1000)
+    app.thread(1004)
+    image = kernel.image()
+    for offset in (0, 8):
+        kernel.space.write_int(app.eprocess.at("ThreadListHead") + offset, link, 8)
+    found = listed(context.open_image(image, tmp_path), pids=[1000])
+    assert [(thread.tid, text(thread.status)) for thread in found] == [
+        (1004, "not in the thread list, found by PspCidTable"),
+        (None, "thread list damaged"),
+    ]
 
 
 def test_a_thread_whose_second_half_is_paged_out(tmp_path: pathlib.Path) -> None:
@@ -186,6 +230,32 @@ def test_a_wrong_border_of_a_stack_is_restored_and_named_alone(
     found = only(listed(context.open_image(kernel.image(), tmp_path)))
     assert (found.stack_base, found.stack_limit, found.initial_stack) == right
     assert text(found.status) == f"contradicted: {member}"
+
+
+@pytest.mark.parametrize("name", ("xp-x86", "win10-x64"))
+def test_a_stack_that_two_threads_have(name: str, tmp_path: pathlib.Path) -> None:
+    """A thread ends after its page was copied, and a new thread gets its stack."""
+    known = kernels.load(name)
+    kernel = Kernel(known.table, **known.options())
+    app = kernel.process("app.exe", pid=1000)
+    new, old, ended, _ = (app.thread(1004 + 4 * number) for number in range(4))
+    for thread in (old, ended):
+        for member in ("StackBase", "StackLimit", "InitialStack", "KernelStack"):
+            thread.kthread[member] = new.kthread[member]
+    ended.kthread["State"] = 4
+    image, wrong = kernel.image(), "contradicted: StackBase"
+    expected = {1004: wrong, 1008: wrong, 1012: "terminated", 1016: ""}
+    assert statuses(image, tmp_path) == expected
+    # If PspCidTable no longer has the thread that has ended, the other one is above suspicion.
+    assert kernel.cid is not None
+    kernel.space.write_int(kernel.cid.entry(old.tid), 0, kernel.bits // 8)
+    assert statuses(image, tmp_path) == {**expected, 1004: ""}
+
+
+def statuses(image: Image, folder: pathlib.Path) -> Dict[Optional[int], str]:
+    """Returns the statuses of the threads of process 1000 by TID."""
+    found = listed(context.open_image(image, folder), pids=[1000])
+    return {thread.tid: text(thread.status) for thread in found}
 
 
 @pytest.mark.parametrize("name", ["win7-x64", "xp-x86"])

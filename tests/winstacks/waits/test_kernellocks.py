@@ -68,7 +68,7 @@ def locks_of(memory: Memory, listed: bool) -> KernelLocks:
         pointer_size=8,
         possible=lambda items: items,
     )
-    objects: Any = SimpleNamespace()
+    objects: Any = SimpleNamespace(block_doubt=lambda thread, block: NOTHING)
     return KernelLocks(image, objects, lambda: found)
 
 

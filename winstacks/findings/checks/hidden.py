@@ -12,10 +12,17 @@ from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.text import counted
 from ...memory.image import AddressSpace
 from ...process.handletables import handle_tables
-from ...process.processlist import CID_TABLE, POOL_SCAN, CidTable, process_list, process_member
+from ...process.processlist import (
+    CID_TABLE,
+    POOL_SCAN,
+    CidTable,
+    create_time,
+    process_list,
+    process_member,
+)
 from ...process.spaces import SYSTEM_PID, AddressSpaces
 from ...process.thread import TERMINATED
-from ...process.threads import Threads
+from ...process.threads import InterruptedThreadLists, Threads
 from ...stacklist.stack import StackRecord
 from ..facts import CheckFacts
 from ..finding import NONE_KNOWN, Check, Finding
@@ -24,6 +31,7 @@ _EXIT_TIME = "ExitTime.QuadPart"
 _UNFINISHED = "a process that is being created or removed: it has no thread"
 _ENDING = "the process ended while the image was taken"
 _SMEARED = "the thread was created while the image was taken"
+_NEWEST = "no listed process is newer: it may have been created while the image was taken"
 _ABSENT = "pages of the list are not in the image"
 _MOVED = "page tables changed while the image was taken"
 MAX_HANDLES = 1 << 20
@@ -36,6 +44,7 @@ _INITIALIZED = 0
 def check_image(facts: CheckFacts) -> Iterator[Finding]:
     """Yields live processes missing from the process list, and processes with another's page tables."""
     alone: Dict[int, AddressSpace] = {}
+    newest: Optional[int] = None
     for space in AddressSpaces.list_spaces(facts.image, facts.pids or None):
         if space.kernel or space.wow64:
             continue
@@ -44,7 +53,8 @@ def check_image(facts: CheckFacts) -> Iterator[Finding]:
             yield from _ended(space, facts) if unlisted else ()
             continue
         if unlisted:
-            yield from _unlisted(space, facts, alone)
+            newest = _newest_listed(facts) if newest is None else newest
+            yield from _unlisted(space, facts, alone, newest)
         other = _sharing(space.status + space.remark)
         if other is not None and space.pid != SYSTEM_PID:
             reasons = text(space.status + space.remark)
@@ -65,8 +75,14 @@ def _ended(space: AddressSpace, facts: CheckFacts) -> Iterator[Finding]:
         yield Finding(MEDIUM, LIKELY, space, evidence, _ENDING, group, address=space.eprocess)
 
 
-def _unlisted(space: AddressSpace, facts: CheckFacts, alone: Dict[int, AddressSpace]) -> Iterator[Finding]:
-    """Yields a process missing from the list; a scanned one without threads joins `alone`."""
+def _unlisted(
+    space: AddressSpace, facts: CheckFacts, alone: Dict[int, AddressSpace], newest: int
+) -> Iterator[Finding]:
+    """Yields a process missing from the list; a scanned one without threads joins `alone`.
+
+    Args:
+        newest: when the newest listed process was created, 0 if no time is known
+    """
     scanned = POOL_SCAN in _witnesses(space.remark)
     threads = len(facts.image.service(CidTable).threads_of.get(space.eprocess, ()))
     where = CID_TABLE
@@ -78,7 +94,9 @@ def _unlisted(space: AddressSpace, facts: CheckFacts, alone: Dict[int, AddressSp
             if space.layer_name:
                 alone[space.eprocess] = space
             return
-    severity, confidence, innocent = HIGH, LIKELY if scanned else CERTAIN, NONE_KNOWN
+    severity, confidence = HIGH, LIKELY if scanned else CERTAIN
+    created = create_time(facts.image, space.eprocess)
+    innocent = _NEWEST if not created or created >= newest else NONE_KNOWN
     if not threads:
         severity, confidence, innocent = LOW, LIKELY, _UNFINISHED
     if facts.image.service(process_list).interrupted:
@@ -87,6 +105,21 @@ def _unlisted(space: AddressSpace, facts: CheckFacts, alone: Dict[int, AddressSp
     yield Finding(
         severity, confidence, space, evidence, innocent, ("process", space.eprocess), address=space.eprocess
     )
+
+
+def _newest_listed(facts: CheckFacts) -> int:
+    """Returns when the newest process of the list was created, a FILETIME; 0 if no time is known.
+
+    Windows adds a new process at the end of the list. An image may have the list of before, and all else of
+    the process.
+    """
+    listed = facts.image.service(process_list).processes()
+    times = (
+        create_time(facts.image, process.eprocess) or 0
+        for process in listed
+        if not has_status(process.status, StatusCode.NOT_IN_THE_PROCESS_LIST)
+    )
+    return max(times, default=0)
 
 
 def _check_handles(alone: Dict[int, AddressSpace], facts: CheckFacts) -> Iterator[Finding]:
@@ -127,7 +160,9 @@ def check_thread(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         return
     new = thread.state == _INITIALIZED
     # The thread may have been in the list after an absent page.
+    interrupted = facts.image.service(InterruptedThreadLists).processes
     absent = has_status(thread.space.remark, StatusCode.PROCESS_UNREADABLE)
+    absent = absent or thread.space.eprocess in interrupted
     evidence = f"_ETHREAD {thread.ethread:#x}: {text(thread.status)}"
     yield Finding(
         LOW if new or absent else MEDIUM,

@@ -169,6 +169,14 @@ def walk(head: int, read_links: ReadLinks, limit: int = MAX_NODES) -> ListWalk:
     return ListWalk(tuple(before), tuple(after), None if altered else ListGap(forward, backward), altered)
 
 
+def interrupted(gap: Optional[ListGap], read_links: ReadLinks) -> bool:
+    """Returns whether a walk broke off at a node, or at the head, that is not in the image.
+
+    Programs that copy memory write zeros for pages that they cannot read; no node of a list has zeros.
+    """
+    return any(end.reason in (UNREADABLE, HEAD) or read_links(end.link) == (0, 0) for end in gap or ())
+
+
 def _altered(
     head: int, before: List[int], after: List[int], forward: ListBreak, backward: ListBreak
 ) -> Optional[ListBreak]:

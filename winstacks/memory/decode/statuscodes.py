@@ -159,7 +159,8 @@ class StatusCode(Enum):
     RETURNS_NOWHERE = "returns nowhere", Means.PLAIN
     """Unwind data led to an address in no memory, or in the other half: the walk had to guess."""
     NO_FUNCTION_TABLE = "no function table", Means.FRAMES_MISSING | Means.SCANNED
-    """The module has no function table: the walk had to guess."""
+    """The module has no function table, or none of it is in the image: the walk had to guess. Status of the
+    frame says which."""
     NO_UNWIND_DATA = "no unwind data", Means.FRAMES_MISSING
     """The function has no unwind data and is not a leaf: the walk had to guess."""
     UNWIND_DATA_UNREADABLE = (

@@ -45,14 +45,15 @@ KINDS = {
 class WaitBlock(NamedTuple):
     """A wait block: its address, the object, and whether the wait is for all objects.
 
-    `listed` is whether the object's list of waiting threads has the block; `thread` is its KTHREAD.
+    `listed` is whether the object's list of waiting threads has the block, None if a part of that list is not
+    in the image; `thread` is its KTHREAD.
     """
 
     address: int
     object: int
     thread: int
     all: bool
-    listed: bool
+    listed: Optional[bool]
 
 
 class WaitBlocks(NamedTuple):
@@ -112,8 +113,9 @@ class WaitBlockReader:
             at = at + self._size if self._next is None else self._next.value_in(data)
         return WaitBlocks(tuple(found), whole)
 
-    def _is_listed(self, at: int, target: int) -> bool:
-        """Returns whether the links of a block lead to the list head of its object.
+    def _is_listed(self, at: int, target: int) -> Optional[bool]:
+        """Returns whether the links of a block lead to the list head of its object; None if a link on the way
+        is not in the image.
 
         Only MAX_LISTED blocks are followed: behind these, a list whose links agree is believed.
         """
@@ -123,7 +125,10 @@ class WaitBlockReader:
         link = at + self._links.offset
         for _ in range(MAX_LISTED):
             forward = self._word(link)
-            if forward is None or self._word(forward + size) != link:
+            back = None if forward is None else self._word(forward + size)
+            if forward is None or back is None:
+                return None
+            if back != link:
                 return False
             if forward == head:
                 return True

@@ -21,6 +21,7 @@ from tests.support.findingimages import ALL, TID, X64, FindingImage, answered, f
 from tests.support.only import only
 from tests.support.tracedkernels import new_kernel, put_database, traces_of
 from winstacks.findings.checks import hidden, kernel_no_module
+from winstacks.findings.finding import NONE_KNOWN
 
 NO_MODULE, UNLOADED, HIDDEN, START = "kernel_no_module", "kernel_unloaded", "hidden", "start_mismatch"
 AWAY = 0x9000000
@@ -322,6 +323,20 @@ def test_a_process_that_its_list_lacks(name: str, threads: bool, severity: str) 
     row = only(found(image, HIDDEN))
     assert (row["Severity"], row["PID"], row["Process"]) == (severity, 1008, "app1008.exe")
     assert "found by PspCidTable" in row["Evidence"]
+    assert (row["Innocent"] == NONE_KNOWN) == threads
+
+
+@pytest.mark.parametrize("name", ("xp-x86", "win10-x64"))
+def test_a_process_that_the_list_did_not_have_yet(name: str) -> None:
+    """The image has the end of the list as it was before the process was created."""
+    kernel = processes(name)
+    new = process_of(kernel, 1016)
+    new.thread(1020)
+    image = kernel.image()
+    unlink(kernel, new.eprocess.at("ActiveProcessLinks"))
+    row = only(found(image, HIDDEN))
+    assert (row["Severity"], row["PID"]) == ("high", 1016)
+    assert row["Innocent"] == "no listed process is newer: it may have been created while the image was taken"
 
 
 @pytest.mark.parametrize("name", ["win7-x86", "win11-x64"])
@@ -362,6 +377,67 @@ def test_a_thread_that_its_list_lacks(name: str, state: int, severity: list[str]
     rows = found(image, HIDDEN)
     assert [row["Severity"] for row in rows] == severity
     assert all((row["PID"], row["TID"]) == (1008, 1028) for row in rows)
+
+
+@pytest.mark.parametrize("name", ("xp-x86", "win10-x64"))
+@pytest.mark.parametrize("zeros", [False, True])
+def test_threads_between_pages_of_the_list_that_are_absent(name: str, zeros: bool) -> None:
+    """They are in the image, and no way along the list leads to them: nobody hides them.
+
+    Programs that copy memory write zeros for pages that they cannot read.
+    """
+    kernel = processes(name)
+    app = process_of(kernel, 1008)
+    threads = []
+    for number in range(5):
+        kernel.space.allocate(0x3000)
+        threads.append(app.thread(1012 + 4 * number))
+    image = kernel.image()
+    for thread in (threads[1], threads[3]):
+        lose(kernel, thread.ethread.at("ThreadListEntry"), zeros)
+    rows = found(image, HIDDEN)
+    assert [(row["Severity"], row["TID"]) for row in rows] == [("low", threads[2].tid)]
+    assert rows[0]["Innocent"] == "pages of the list are not in the image"
+
+
+def lose(kernel: Kernel, address: int, zeros: bool) -> None:
+    """Takes a page out of the image, or fills it with zeros."""
+    if zeros:
+        kernel.space.write(address & ~0xFFF, bytes(0x1000))
+    else:
+        kernel.space.set_state(address, 8, State.PAGEFILE)
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+def test_one_absent_page_of_the_list_explains_no_other_thread(zeros: bool) -> None:
+    """Both walks along the list come to it: only the thread on that page may be missing."""
+    kernel = processes("win10-x64")
+    app = process_of(kernel, 1008)
+    threads = []
+    for number in range(5):
+        kernel.space.allocate(0x3000)
+        threads.append(app.thread(1040 + 4 * number))
+    image = kernel.image()
+    unlink(kernel, threads[3].ethread.at("ThreadListEntry"))
+    lose(kernel, threads[1].ethread.at("ThreadListEntry"), zeros)
+    rows = found(image, HIDDEN)
+    assert [(row["Severity"], row["TID"]) for row in rows] == [("medium", threads[3].tid)]
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+def test_processes_between_pages_of_the_list_that_are_absent(zeros: bool) -> None:
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, **known.options())
+    apps = []
+    for pid in range(1000, 1040, 8):
+        kernel.space.allocate(0x3000)
+        apps.append(kernel.process(f"app{pid}.exe", pid=pid))
+        apps[-1].thread(pid + 4)
+    image = kernel.image()
+    for app in (apps[1], apps[3]):
+        lose(kernel, app.eprocess.at("ActiveProcessLinks"), zeros)
+    rows = [row for row in found(image, HIDDEN) if row["PID"] == apps[2].pid]
+    assert {row["Severity"] for row in rows} <= {"low"}
 
 
 @pytest.mark.parametrize("name", ALL)
