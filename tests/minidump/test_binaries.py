@@ -74,7 +74,7 @@ def test_files_make_the_stacks_of_a_small_dump_those_of_a_full_one(
 
 
 def test_no_page_of_a_dump_is_called_a_private_copy(dumps: Dumps) -> None:
-    """A dump does not tell which pages a process shares: code that has the bytes of its file is no finding.
+    """A dump does not show which pages a process shares: code that has the bytes of its file is no finding.
 
     A dump of a program under Wine showed it, with the program's own file.
     """

@@ -161,7 +161,7 @@ def _unchanged(
         start = entry if entry is not None and entry <= first < entry + ENTRY else first
         verdict = without_hook(space, start, facts)
         return _Assessment(verdict.severity, verdict.innocent, start, comparison, verdict.leads)
-    # Without the section, as in a dump, nothing shows which pages the process shares.
+    # A section shows which pages the process shares; a dump has none.
     known = facts.copies.original(space, at) is not None
     if comparison.reason or not known or not facts.copies.is_private(space, at):
         return None
