@@ -73,6 +73,18 @@ def test_files_make_the_stacks_of_a_small_dump_those_of_a_full_one(
         assert row["Symbol"].startswith("<") or "from the file" in row["Status"]
 
 
+def test_no_page_of_a_dump_is_called_a_private_copy(dumps: Dumps) -> None:
+    """A dump does not show which pages a process shares: code that has the bytes of its file is no finding.
+
+    A dump of a program under Wine showed it, with the program's own file.
+    """
+    from volatility3.plugins.minidump import tracefindings
+
+    opened = OpenedDump(dumps.full)
+    rows = opened.rows(tracefindings.TraceFindings, binaries=[str(dumps.files)], check=["modified_code"])
+    assert {row["Status"] for _, row in rows if row["Finding"] == "modified_code"} <= {"not checked"}
+
+
 def test_a_folder_that_is_not_there_is_refused(dumps: Dumps) -> None:
     with pytest.raises(exceptions.RenderException, match="there is no folder 'nowhere'"):
         stacks(dumps.small, binaries=["nowhere"])

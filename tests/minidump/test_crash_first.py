@@ -248,6 +248,24 @@ def test_only_a_call_onto_the_stack_is_a_finding(path: pathlib.Path) -> None:
     assert [finding for finding in found if finding[0] not in ("low", "info")] == expected
 
 
+@pytest.mark.parametrize(("target", "severity"), [(0, "low"), (0x10, "low"), (0x10000, "medium")])
+def test_a_call_through_a_null_pointer_is_low(target: int, severity: str, tmp_path: pathlib.Path) -> None:
+    """The most common bug of calls is no code that hides: Windows maps nothing below 64 KB.
+
+    A program that called a null pointer under Wine was dumped by its own filter, and was `medium`.
+    """
+    dump = ChangedDump.named("breakpad-exec_av_on_stack.dmp")
+    at = dump.place(EXCEPTION)
+    record = parsed(REAL / "more" / "breakpad-exec_av_on_stack.dmp").exception.exception_records[0]
+    dump.write(record.ThreadContext.Rva + 0xB8, struct.pack("<I", target))
+    dump.write(at + 8 + 16, struct.pack("<Q", target))
+    dump.write(at + 8 + 32, struct.pack("<QQ", 8, target))
+    (tmp_path / "crash.dmp").write_bytes(dump.bytes())
+    rows = [row for _, row in OpenedDump(tmp_path / "crash.dmp").rows(tracefindings.TraceFindings)]
+    found = [(row["Severity"], row["Frame"]) for row in rows if row["Finding"] == "not_executable"]
+    assert (severity, 0) in found
+
+
 def only_exception(path: pathlib.Path, without_list: bool) -> bytes:
     """A real dump whose thread list lacks the thread that crashed, or which has no such list."""
     data, expected = bytearray(path.read_bytes()), met(path)

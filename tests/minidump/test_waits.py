@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pathlib
+from typing import Tuple
 
 import pytest
 from volatility3.framework import exceptions
@@ -18,6 +19,9 @@ pytestmark = pytest.mark.shared
 
 ARM64 = ("17763.475", "19044.1766")
 """The sets of x64 builds that Windows on ARM64 has, too."""
+
+HANDLES = ((8, "Mutant", "signalled", 0), (12, "Event", "waited for", 0))
+"""Handles of a dump: type and name of the object, and no owner."""
 
 
 @pytest.mark.parametrize("label,share", waitrows.CASES)
@@ -72,3 +76,33 @@ def test_a_mutex_of_the_handles_has_its_owner(tmp_path: pathlib.Path) -> None:
         assert (row["WaitsFor"], row["WaitName"], row["Known"]) == ("mutant", "Global\\Once", "handle")
         assert (row["Ownership"], row["ChainEnd"]) == expected
         assert not owner or row["OwnerTID"] == owner
+
+
+@pytest.mark.parametrize("label", ["17763.475", "16299x86"])
+@pytest.mark.parametrize(
+    "name,arguments,expected",
+    [
+        ("NtWaitForMultipleObjects", (8, 1), ("several objects", "ntdll!NtWaitForMultipleObjects")),
+        ("NtWaitForAlertByThreadId", (8, 0), ("alert", "ntdll!NtWaitForAlertByThreadId")),
+        (
+            "NtSignalAndWaitForSingleObject",
+            (8, 12),
+            ("event", "ntdll!NtSignalAndWaitForSingleObject, handle 0xc"),
+        ),
+    ],
+)
+def test_the_handle_of_a_call_is_the_one_waited_for(
+    label: str, name: str, arguments: Tuple[int, int], expected: Tuple[str, str], tmp_path: pathlib.Path
+) -> None:
+    """The first argument may be a count, an address, or the object that the call signals.
+
+    Wine's dumps of 32-bit programs showed it: each wait for three objects had handle 3.
+    """
+    snapshot = waitrows.some(label, 0)[0]
+    waiting = next(each for each in snapshot.truth["threads"] if each["call"] == "NtWaitForSingleObject")
+    data = waitdumps.dump_of(waitdumps.in_call(snapshot, waiting["tid"], name, arguments), handles=HANDLES)
+    path = tmp_path / "waits.dmp"
+    path.write_bytes(data)
+    rows = OpenedDump(path).rows(waits.WaitChains, fold=True)
+    row = next(row for _, row in rows if row["TID"] == waiting["tid"])
+    assert (row["WaitsFor"], row["Evidence"]) == expected

@@ -28,6 +28,8 @@ _NAMES = {
     "NtDelayExecution": 0x34,
     "NtWaitForKeyedEvent": 0x1D1,
     "NtWaitForAlertByThreadId": 0x1CC,
+    "NtWaitForMultipleObjects": 0x5B,
+    "NtSignalAndWaitForSingleObject": 0x195,
 }
 """Some numbers of system calls: what Rax holds."""
 
@@ -99,6 +101,42 @@ def arm_context_of(snapshot: Snapshot, thread: Dict) -> bytes:
     data[8 + 8 * 30 : 8 + 8 * 31] = caller
     struct.pack_into("<QQ", data, 0x100, regs["rsp"] + 8, regs["rip"])
     return bytes(data)
+
+
+def in_call(snapshot: Snapshot, tid: int, name: str, arguments: Tuple[int, int]) -> Snapshot:
+    """Returns a snapshot in which a thread stands in another system call.
+
+    On x86 the stub and KiFastSystemCall, which makes the call, have code, and their names.
+
+    Args:
+        name: the call: the export of the one in which the thread stands gets this name
+        arguments: the first two arguments of the call
+    """
+    threads = [dict(thread) for thread in snapshot.truth["threads"]]
+    (thread,) = (each for each in threads if each["tid"] == tid)
+    exports, base = dict(snapshot.header["exports"]), snapshot.truth["modules"][0]["base"]
+    stub = exports[name] = exports.pop(thread["call"])
+    thread.update(args=list(arguments), call=name)
+    regions = list(snapshot.regions)
+    if snapshot.pointer_size == 4:
+        sp, ip = thread["regs"]["esp"], thread["regs"]["eip"]
+        exports["KiFastSystemCallRet"] = ip - base
+        regions = [_with(region, sp + 8, struct.pack("<2I", *arguments)) for region in regions]
+        made = b"\xb8" + bytes(4) + b"\xe8" + struct.pack("<i", ip - 4 - (base + stub + 10)) + b"\xc2\x0c\0"
+        regions += [(base + stub, made), (ip - 4, b"\x8b\xd4\x0f\x34\xc3")]
+    return snapshot._replace(
+        truth={**snapshot.truth, "threads": threads},
+        header={**snapshot.header, "exports": dict(sorted(exports.items()))},
+        regions=sorted(regions),
+    )
+
+
+def _with(region: Tuple[int, bytes], at: int, data: bytes) -> Tuple[int, bytes]:
+    """Returns a region with bytes at an address, if the address lies in it."""
+    start, old = region
+    place = at - start
+    inside = place >= 0 and place + len(data) <= len(old)
+    return (start, old[:place] + data + old[place + len(data) :]) if inside else region
 
 
 def dump_of(

@@ -294,13 +294,21 @@ class WaitLister:
         """Returns what the system call of a thread waits for, the stack that shows it, and its name."""
         for half in reversed(thread.halves):
             stack = _stack_of(stacks, half)
-            if stack is None or not stack.frames:
-                continue
-            function = self._symbol(stack.space, stack.frames[0].address, False).partition("+")[0]
+            function = "" if stack is None else self._stub(stack)
             kind = calls.kind_of(function)
-            if kind and len(stack.frames) > 1:
+            if kind and stack is not None:
                 return kind, stack, function
         return None
+
+    def _stub(self, stack: CallStack) -> str:
+        """Returns the name of the stub in which a thread makes a system call; empty if it has no caller."""
+        for frame in stack.frames[:-1][:2]:
+            function = self._symbol(stack.space, frame.address, frame.returns).partition("+")[0]
+            if frame.returns and not frame.sure:
+                return ""
+            if not calls.is_return(function):
+                return function
+        return ""
 
     def _of_call(
         self, thread: Thread, kind: str, name: str, stack: CallStack, sides: Dict[AddressSpace, UserSide]
@@ -309,9 +317,10 @@ class WaitLister:
         side = sides.get(stack.space)
         view = None if side is None else side.view.by_tid.get(thread.tid or 0)
         call = None if side is None or view is None else side.view.call(view)
-        handle = None if call is None else call.argument(0)
-        if handle is None and call is not None and call.hints:
-            handle = call.hints[0]
+        place = calls.handle_place(name)
+        handle = None if call is None or place is None else call.argument(place)
+        if handle is None and call is not None and call.hints and place is not None:
+            handle = call.hints[place]
         if handle is None or handle >= _UNMAPPED:
             return Awaited(kind, stack.space, evidence=name, ownership=_ownership(kind))
         evidence = f"{name}, handle {handle:#x}"

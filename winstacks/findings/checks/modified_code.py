@@ -159,7 +159,9 @@ def _unchanged(
         start = entry if entry is not None and entry <= first < entry + ENTRY else first
         verdict = without_hook(space, start, facts)
         return _Assessment(verdict.severity, verdict.innocent, start, comparison, verdict.leads)
-    if comparison.reason or not facts.copies.is_private(space, at):
+    # A section shows which pages the process shares; a dump has none.
+    known = facts.copies.original(space, at) is not None
+    if comparison.reason or not known or not facts.copies.is_private(space, at):
         return None
     page = at // PAGE_SIZE * PAGE_SIZE
     if comparison.private:

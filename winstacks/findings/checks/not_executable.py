@@ -8,6 +8,7 @@ from typing import Iterator
 
 from ...columns.words import CALLBACK, CERTAIN, HIGH, LIKELY, LOW, MEDIUM, POSSIBLE, THREAD_KINDS, TRAP
 from ...stacklist.stack import StackRecord
+from ...traps.decode.frame import USER_LOWEST
 from ..code.explanations import UNTOLD, untold
 from ..code.refused import refused_place
 from ..code.returns import settled
@@ -17,6 +18,7 @@ from ..finding import NONE_KNOWN, OF_MEMORY, Check, Finding, frame_places, place
 _NO_BIT = "the page tables have no bit that forbids execution"
 _NARROW = "a 32-bit process may run code in any page: in a dump only the exception shows memory of data"
 _CRASH = "a jump to data: the process is about to crash"
+_NULL = "a call through a null pointer: Windows maps nothing there"
 
 
 def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
@@ -24,7 +26,8 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     refused = refused_place(stack, facts)
     if refused is not None:
         evidence = f"the processor refused to execute it; {facts.memory(stack.space, refused.address)}"
-        yield place_finding(stack, refused, MEDIUM, CERTAIN, evidence, _CRASH, (stack.trace_id, None))
+        severity, innocent = (LOW, _NULL) if refused.address < USER_LOWEST else (MEDIUM, _CRASH)
+        yield place_finding(stack, refused, severity, CERTAIN, evidence, innocent, (stack.trace_id, None))
         return
     if not facts.has_no_execute(stack.space):
         return
@@ -65,7 +68,8 @@ CHECK = Check(
     "according to its page table entry, or in a dump to MemoryInfoListStream. Code that encrypts itself "
     "while it sleeps looks like this.",
     "high; medium if the thread was interrupted there; low if the process registered a function table "
-    "for the range, if a runtime's own list contains the range, and for frames that a scan found",
+    "for the range, if a runtime's own list contains the range, for frames that a scan found, and for a call "
+    "through a null pointer",
     "Runtimes that make their code non-executable while they write to it; a thread that is about to crash.",
     "Compare the range with recorded traces: windows.traces --unbacked --pid.",
     "no stack of a thread could be walked",
