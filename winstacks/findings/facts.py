@@ -182,7 +182,7 @@ class CheckFacts:
         return self.namer(space).process.vads_whole
 
     def lacks_vad(self, space: AddressSpace, address: int) -> bool:
-        """Returns whether the VAD of an address may be among those of a process that cannot be read."""
+        """Returns whether an address is in no known VAD of a process, while others cannot be read."""
         listed = bool(self.image.table_name)
         return listed and self.vad(space, address) is None and not self.vads_whole(space)
 

@@ -71,6 +71,7 @@ class ActingSpaces:
     def __init__(self, image: Image, natives: Iterable[AddressSpace]) -> None:
         self._image = image
         self._spaces: Dict[Optional[int], AddressSpace] = {}
+        # Of processes whose ID is in their own structure alone.
         self._alike: Dict[Optional[int], AddressSpace] = {}
         listed = image.service(process_list)
         for space in natives:

@@ -66,8 +66,12 @@ def check_image(facts: CheckFacts) -> Iterator[Finding]:
 
 
 def _ended(space: AddressSpace, facts: CheckFacts) -> Iterator[Finding]:
-    """Yields a process that has ended by its ExitTime, which who hides it can write, and has live threads."""
-    threads = _live(space, facts)
+    """Yields a process that has ended by its ExitTime, which who hides it can write, and has live threads.
+
+    What only a scan finds is a remnant: its list may lead to memory that has become another process's thread.
+    """
+    remnant = POOL_SCAN in _witnesses(space.remark)
+    threads = 0 if remnant else _live(space, facts)
     if threads and not facts.image.service(process_list).interrupted:
         evidence = f"_EPROCESS {space.eprocess:#x}: {text(space.remark)}, {counted(threads, 'live thread')} "
         evidence += "in its list, and an ExitTime"
