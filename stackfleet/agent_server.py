@@ -18,6 +18,7 @@ import uvicorn
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.resources import TextResource
+from mcp.server.mcpserver.tools import Tool
 from mcp_types import ToolAnnotations
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -261,15 +262,14 @@ def server(answer: Answer) -> MCPServer[Any]:
     Args:
         answer: function that answers a tool, or raises AnswerError
     """
-    made: MCPServer[Any] = MCPServer(
-        "stackfleet", instructions=INSTRUCTIONS, version=VERSION, log_level="WARNING"
-    )
-    hints = ToolAnnotations(
-        read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
-    )
     tools = Tools(answer)
-    for name in NAMES:
-        made.add_tool(getattr(tools, name), name=name, annotations=hints)
+    made: MCPServer[Any] = MCPServer(
+        "stackfleet",
+        instructions=INSTRUCTIONS,
+        version=VERSION,
+        log_level="WARNING",
+        tools=[_tool(name, getattr(tools, name)) for name in NAMES],
+    )
     for path in agent_words.pages():
         text = path.read_text(encoding="utf-8")
         made.add_resource(
@@ -282,6 +282,19 @@ def server(answer: Answer) -> MCPServer[Any]:
             )
         )
     return made
+
+
+def _tool(name: str, ask: Callable[..., Any]) -> Tool:
+    """Returns a tool that refuses other arguments: without a misspelt filter it answered with all rows."""
+    hints = ToolAnnotations(
+        read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+    )
+    tool = Tool.from_function(ask, name=name, annotations=hints)
+    model = tool.fn_metadata.arg_model
+    model.model_config["extra"] = "forbid"
+    model.model_rebuild(force=True)
+    tool.parameters = model.model_json_schema(by_alias=True)
+    return tool
 
 
 def serve_pipes(made: MCPServer[Any]) -> None:

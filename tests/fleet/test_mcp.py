@@ -138,7 +138,7 @@ async def all_tools(client: Client) -> None:
     assert tuple(tools) == agent_server.NAMES
     for tool in tools.values():
         assert tool.annotations and tool.annotations.read_only_hint and not tool.annotations.open_world_hint
-        assert tool.description
+        assert tool.description and tool.input_schema["additionalProperties"] is False
     first = only((await ask(client, "findings", severity="high", limit=1))["rows"])
     trace_id = first["stack"]["values"]["TraceId"]
     needed: Dict[str, Row] = {
@@ -163,6 +163,8 @@ async def refusals(client: Client) -> None:
         ("findings", {"limit": 1000}, "50"),
         ("diff", {"first": "nobody", "second": "sample.dmp"}, "names no image"),
         ("images", {"cursor": "x"}, "cursor"),
+        ("findings", {"process": "updater*"}, "process"),
+        ("rare", {"by": "Driver", "kind": "kernel"}, "Driver compares crashes"),
     ):
         result = await client.call_tool(tool, given)
         assert result.is_error and reason in text_of(result), (tool, given)
