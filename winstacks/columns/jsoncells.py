@@ -10,7 +10,9 @@ This module does not need Volatility.
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+from typing import Any, Dict, List, Mapping, Optional
+
+from .namedtuples import NamedTuple
 
 _MOST_NUMBER = 1 << 63
 

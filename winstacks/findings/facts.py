@@ -12,7 +12,6 @@ from typing import (
     Iterator,
     List,
     Mapping,
-    NamedTuple,
     Optional,
     Sequence,
     Tuple,
@@ -21,6 +20,7 @@ from typing import (
 
 from volatility3.framework.layers import intel
 
+from ..columns.namedtuples import NamedTuple
 from ..columns.words import IMAGE, MAPPED, PRIVATE
 from ..memory import bulk
 from ..memory.decode import pagetable

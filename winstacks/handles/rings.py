@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import collections
 import functools
-from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
+from typing import Dict, Iterator, List, Optional, Set, Tuple, Union
 
 from ..columns import words
+from ..columns.namedtuples import NamedTuple
 from ..memory import bulk
 from ..memory.decode.memory import WINDOW
 from ..memory.decode.pagetable import PAGE_SIZE

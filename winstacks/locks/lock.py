@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Tuple, Union
+from typing import Optional, Tuple, Union
 
+from ..columns.namedtuples import NamedTuple
 from ..columns.words import CRITICAL_SECTION
 from ..memory.decode.status import NOTHING, Status, has_status, status
 from ..memory.decode.statuscodes import StatusCode

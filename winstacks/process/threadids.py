@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Tuple
+from typing import Optional, Tuple
 
+from ..columns.namedtuples import NamedTuple
 from ..memory.decode import text
 from ..memory.decode.memo import Memo
 from ..memory.decode.status import NOTHING, Status, StatusItem, contradicted, status

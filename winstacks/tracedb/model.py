@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional
+from typing import List, Optional
 
+from ..columns.namedtuples import NamedTuple
 from ..memory import tables
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import NOTHING, Status

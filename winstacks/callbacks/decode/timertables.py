@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from typing import Iterable, NamedTuple, Optional
+from typing import Iterable, Optional
 
+from ...columns.namedtuples import NamedTuple
 from ...memory.decode.links import ReadLinks
 
 _BITS = 64

@@ -22,8 +22,9 @@ from __future__ import annotations
 
 import bisect
 import functools
-from typing import FrozenSet, List, NamedTuple, Optional
+from typing import FrozenSet, List, Optional
 
+from ...columns.namedtuples import NamedTuple
 from ...columns.words import IMAGE, TRAP
 from ...memory.decode.status import has_status
 from ...memory.image import AddressSpace

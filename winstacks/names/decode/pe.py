@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import struct
 import uuid
-from typing import NamedTuple, Optional, Tuple
+from typing import Optional, Tuple
 
+from ...columns.namedtuples import NamedTuple
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import unsigned
 from .unwindinfo import Bytes, ReadRva

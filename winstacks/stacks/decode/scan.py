@@ -11,8 +11,9 @@ further scans between. If there is none, the innermost value that no walk contra
 from __future__ import annotations
 
 import bisect
-from typing import Dict, Generic, List, NamedTuple, Optional, Protocol, Tuple
+from typing import Dict, Generic, List, Optional, Protocol, Tuple
 
+from ...columns.namedtuples import NamedTuple
 from ...memory.decode.machine import KERNEL_HALF
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.statuscodes import StatusCode

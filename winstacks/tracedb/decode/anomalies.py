@@ -8,8 +8,9 @@
 from __future__ import annotations
 
 import bisect
-from typing import Collection, List, NamedTuple, Optional, Tuple
+from typing import Collection, List, Optional, Tuple
 
+from ...columns.namedtuples import NamedTuple
 from ...memory.decode.memory import WINDOW, Memory, Reader, ReadWindows
 from . import status as stdstatus
 from .blocks import Frames, ReadBytes, StdEntry, read_entry, read_frames

@@ -8,8 +8,9 @@ recorded stack of a trace.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Tuple
+from typing import Optional, Tuple
 
+from ...columns.namedtuples import NamedTuple
 from ...columns.words import STD
 from ...memory.decode.status import NOTHING, Status, has_status
 from ...memory.decode.statuscodes import StatusCode

@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import struct
-from typing import Annotated, Dict, List, NamedTuple, Optional, Tuple
+from typing import Annotated, Dict, List, Optional, Tuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from winstacks.columns.namedtuples import NamedTuple
 from winstacks.memory.decode.declared import (
     MAYBE_ULONG,
     STRING,
