@@ -20,7 +20,8 @@ import volatility3
 from volatility3.plugins.windows import winstacks_library
 
 import winstacks
-from tests.conftest import ROOT
+from benchmarks import smalldumps
+from tests.conftest import ROOT, SHARED
 from tests.support.only import only
 from tests.support.pythons import python
 
@@ -147,6 +148,24 @@ def ours(modules: Dict[str, str], tree: pathlib.Path) -> List[str]:
 def test_a_start_imports_the_plugins_the_finder_and_the_options(tree: Copy, arguments: List[str]) -> None:
     expected = [*NAMES, "volatility3.plugins.windows.winstacks_library", *START]
     assert ours(imported(tree, *arguments), tree.folder) == sorted(expected)
+
+
+REAL_DUMP = SHARED / "real_minidumps" / "tiny-exe-fastfail.dmp"
+OF_KERNELS = ("tracedb.finder", "tracedb.decode.database", "handles.lister", "handles.rings", "names.ntdll")
+"""Modules for what a kernel's image has, and a dump lacks."""
+
+
+@pytest.mark.cli
+@pytest.mark.parametrize("plugin", ["minidump.info", "minidump.callstacks"])
+@pytest.mark.parametrize("kind", ["small", pytest.param("process", marks=pytest.mark.shared)])
+def test_a_dump_does_without_the_modules_for_records_of_a_kernel(
+    tree: Copy, tmp_path: pathlib.Path, kind: str, plugin: str
+) -> None:
+    file = tmp_path / "small.dmp"
+    file.write_bytes(smalldumps.dump(1) if kind == "small" else REAL_DUMP.read_bytes())
+    modules = imported(tree, "--offline", "-r", "none", "-s", str(ROOT / "symbols"), "-f", str(file), plugin)
+    assert "winstacks.stacks.lister" in modules, "the stack was walked"
+    assert not {f"winstacks.{name}" for name in OF_KERNELS}.intersection(modules)
 
 
 @pytest.mark.cli

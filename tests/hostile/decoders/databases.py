@@ -12,7 +12,7 @@ from tests.forge.std import Std
 from tests.forge.std_layouts import ALL
 from tests.support import stddata
 from winstacks.memory.decode import status as words
-from winstacks.tracedb.decode import backtraces, heaplog, recorded, status
+from winstacks.tracedb.decode import backtraces, heaplog, status
 from winstacks.tracedb.decode import database as stdwalk
 from winstacks.tracedb.decode import proof as stdproof
 
@@ -47,7 +47,7 @@ def _database(name: str, arch: str, kernel: bool, data: bytes, whole: bytes) -> 
     for trace in carved:
         assert len(trace.frames) <= _MOST_FRAMES
         assert status.text(trace.status).isprintable()
-        stack = recorded.recorded_stack(trace, _MOST_FRAMES)
+        stack = trace.recorded(_MOST_FRAMES)
         assert stack.full == (len(stack.frames) == _MOST_FRAMES)
         assert stack.hash is None or 0 <= stack.hash < 1 << 32
     figures = database.figures()
