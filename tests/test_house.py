@@ -67,8 +67,6 @@ KNOW_RENDERERS = {"rows"}
 ANNOTATE_WITH_RENDERERS = {"commands", "plugins"}
 """These return what `rows` makes: annotations and types at module level name `interfaces.renderers`."""
 
-NAMED_TUPLES = f"{LIBRARY}/columns/namedtuples.py"
-
 CHECKS = f"{LIBRARY}/findings/checks/"
 """The modules of the checks. `findings/registry.py` imports them by their names; no module imports one."""
 
@@ -430,14 +428,6 @@ def test_imports_stand_at_the_top() -> None:
     plugins = {path for path in sources() if room(path) == "plugins" and path != FINDER_PATH}
     assert late - plugins == set(LATE)
     assert not [path for path, source in sources().items() if "TYPE_CHECKING" in source]
-
-
-def test_named_tuples_are_those_of_the_house() -> None:
-    """Their classes, two hundred in a command, cost a seventh of those of `typing`."""
-    for path, source in sources().items():
-        found = {import_.target for import_ in imports(sources(), path)} if "NamedTuple" in source else ()
-        assert "typing.NamedTuple" not in found, path
-        assert NAMED_TUPLES not in found or "from __future__ import annotations" in source, path
 
 
 def test_nothing_names_the_place_where_the_library_was() -> None:

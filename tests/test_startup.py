@@ -234,6 +234,21 @@ OLDER = "sys.version_info = collections.namedtuple('V', 'major minor micro')(3, 
 
 
 @pytest.mark.cli
+@pytest.mark.parametrize("version", ["3.9", "3.10", "3.12", "3.13"])
+def test_every_python_imports_the_decoders(version: str) -> None:
+    """They need the standard library alone. A named tuple with another base is refused before Python 3.11."""
+    code = """
+import importlib, pathlib
+for path in sorted(pathlib.Path("winstacks").rglob("*.py")):
+    if {"decode", "encode", "columns"}.intersection(path.parts):
+        importlib.import_module(".".join(path.with_suffix("").parts))
+"""
+    done = subprocess.run(
+        [python(version), "-B", "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("", "")
+
+
 def test_an_older_python_is_told_what_the_library_needs(tree: Copy) -> None:
     tree.is_refused(
         "needs Python 3.9 or newer, and this is Python 3.8; run",

@@ -10,9 +10,8 @@ memory to which NormalContext leads decides whether it is a function.
 
 from __future__ import annotations
 
-from typing import Callable, Iterator, List, Optional, Tuple
+from typing import Callable, Iterator, List, NamedTuple, Optional, Tuple
 
-from ..columns.namedtuples import NamedTuple
 from ..memory.decode import links
 from ..memory.decode.memo import Memo
 from ..memory.decode.ranges import span_at

@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, List, Optional, Tuple
+from typing import Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
-from ..columns.namedtuples import NamedTuple
 from ..memory.decode import links
 from ..memory.decode.memory import Memory
 from ..memory.decode.status import NOTHING, Status, StatusItem, status

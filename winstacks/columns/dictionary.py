@@ -25,10 +25,9 @@ A column keeps its type in an empty table.
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, Tuple
+from typing import Dict, Iterable, NamedTuple, Tuple
 
 from . import words
-from .namedtuples import NamedTuple
 from .registers import ARM64_REGISTERS, REGISTERS
 from .words import Words
 

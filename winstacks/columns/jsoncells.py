@@ -10,9 +10,7 @@ This module does not need Volatility.
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, List, Mapping, Optional
-
-from .namedtuples import NamedTuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
 _MOST_NUMBER = 1 << 63
 

@@ -7,11 +7,10 @@ from __future__ import annotations
 import itertools
 import logging
 from functools import cached_property
-from typing import Dict, Iterator, Optional, Sequence, Tuple, Union
+from typing import Dict, Iterator, NamedTuple, Optional, Sequence, Tuple, Union
 
 from volatility3.framework import exceptions, interfaces
 
-from ..columns.namedtuples import NamedTuple
 from ..heaps.decode import umdh
 from ..heaps.decode.around import around
 from ..heaps.decode.block import UNKNOWN_SIZE, Block, TraceGroup

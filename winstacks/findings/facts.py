@@ -12,6 +12,7 @@ from typing import (
     Iterator,
     List,
     Mapping,
+    NamedTuple,
     Optional,
     Sequence,
     Tuple,
@@ -20,7 +21,6 @@ from typing import (
 
 from volatility3.framework.layers import intel
 
-from ..columns.namedtuples import NamedTuple
 from ..columns.words import IMAGE, MAPPED, PRIVATE
 from ..memory import bulk
 from ..memory.decode import pagetable

@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, Optional, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from ..columns.namedtuples import NamedTuple
 from ..memory.decode.status import status, text
 from ..memory.decode.text import process_label
 from ..stacklist.stack import StackRecord

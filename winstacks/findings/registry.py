@@ -21,13 +21,13 @@ from typing import (
     Iterable,
     Iterator,
     List,
+    NamedTuple,
     Optional,
     Sequence,
     Set,
     Tuple,
 )
 
-from ..columns.namedtuples import NamedTuple
 from ..columns.words import CALLBACK, CONFIDENCES, HIGH, LOW, MEDIUM, POSSIBLE, SHADOW
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo

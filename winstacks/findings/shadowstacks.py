@@ -18,9 +18,8 @@ entry of a shadow stack: not writable, and dirty (the same manual, volume 3).
 from __future__ import annotations
 
 import struct
-from typing import Iterator, List, Optional, Set, Tuple, Union
+from typing import Iterator, List, NamedTuple, Optional, Set, Tuple, Union
 
-from ..columns.namedtuples import NamedTuple
 from ..columns.words import KERNEL, USER
 from ..memory.decode import pagetable
 from ..memory.decode.machine import KERNEL_HALF

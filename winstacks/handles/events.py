@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Iterator, List, Optional, Protocol, Union
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Protocol, Union
 
-from ..columns.namedtuples import NamedTuple
 from ..memory.decode.status import NOTHING, Status
 from ..memory.image import AddressSpace, Image
 from ..process.objectheaders import ObjectInfo

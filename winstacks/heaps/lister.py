@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Iterator, List, Optional, Sequence, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ..columns.namedtuples import NamedTuple
 from ..columns.words import STD
 from ..memory import pagetables
 from ..memory.decode.machine import Machine

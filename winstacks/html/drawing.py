@@ -7,9 +7,8 @@ This is the only module of the room that knows the stacks of `stacklist`.
 
 from __future__ import annotations
 
-from typing import Dict, List, Sequence, Set, Tuple
+from typing import Dict, List, NamedTuple, Sequence, Set, Tuple
 
-from ..columns.namedtuples import NamedTuple
 from ..columns.words import SCAN, THREAD_KINDS
 from ..columns.words import UNLOADED as UNLOADED_BACKING
 from ..memory.decode.memo import Memo

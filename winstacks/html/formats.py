@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Dict, Iterable, Iterator, List, Sequence, Tuple
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
-from ..columns.namedtuples import NamedTuple
 from .prefixes import LEVELS, PrefixTree
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"

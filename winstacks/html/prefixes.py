@@ -15,9 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
-
-from ..columns.namedtuples import NamedTuple
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 CODE, UNBACKED, UNLOADED, LEVEL, REST, UNREADABLE = range(6)
 """Looks of a box: code of a module or file; code in memory without a file; code of an unloaded module; no

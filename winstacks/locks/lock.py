@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-from typing import Optional, Tuple, Union
+from typing import NamedTuple, Optional, Tuple, Union
 
-from ..columns.namedtuples import NamedTuple
 from ..columns.words import CRITICAL_SECTION
 from ..memory.decode.status import NOTHING, Status, has_status, status
 from ..memory.decode.statuscodes import StatusCode

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import collections
 import logging
-from typing import Callable, Counter, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Callable, Counter, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
-from ..columns.namedtuples import NamedTuple
 from ..memory.decode import links
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Kept, Memo

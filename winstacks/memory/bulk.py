@@ -10,12 +10,11 @@ address to the form that a layer takes.
 from __future__ import annotations
 
 import io
-from typing import Callable, Dict, Iterable, Iterator, Optional, Tuple
+from typing import Callable, Dict, Iterable, Iterator, NamedTuple, Optional, Tuple
 
 from volatility3.framework import exceptions, interfaces
 from volatility3.framework.layers import crash, intel, linear
 
-from ..columns.namedtuples import NamedTuple
 from . import pagetables
 from .decode.machine import Machine, UnsupportedMachineError
 from .decode.memo import Memo

@@ -15,12 +15,11 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Callable, Dict, Iterable, Iterator, Optional, Tuple, TypeVar
+from typing import Callable, Dict, Iterable, Iterator, NamedTuple, Optional, Tuple, TypeVar
 
 from volatility3.framework import constants, interfaces
 from volatility3.framework.layers import intel
 
-from ..columns.namedtuples import NamedTuple
 from . import bulk, pagetables, tables
 from .decode import text
 from .decode.machine import Machine

@@ -31,13 +31,12 @@ from typing import (
     Iterable,
     Iterator,
     List,
+    NamedTuple,
     Optional,
     Set,
     Tuple,
     Type,
 )
-
-from ..columns.namedtuples import NamedTuple
 
 MOST_KEPT = 64 << 20
 """Bytes of results that are kept until it is their turn."""

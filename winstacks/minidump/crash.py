@@ -10,9 +10,8 @@ crash begins there, and the CONTEXT of the dump begins a second one.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import FrozenSet, Iterator, List, Optional, Sequence, Tuple
+from typing import FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ..columns.namedtuples import NamedTuple
 from ..memory import tables
 from ..memory.decode import text
 from ..memory.decode.machine import Machine

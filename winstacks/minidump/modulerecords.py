@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ..columns.namedtuples import NamedTuple
 from ..memory.decode import text
 from ..memory.decode.machine import Machine
 from ..memory.decode.ranges import span_at

@@ -13,9 +13,8 @@ Source of the constants: winnt.h (PAGE_*, MEM_*).
 from __future__ import annotations
 
 import itertools
-from typing import Iterator, Sequence
+from typing import Iterator, NamedTuple, Sequence
 
-from ..columns.namedtuples import NamedTuple
 from ..process.regions import Region
 from .decode.memory import MAX_RANGES, MemoryInfo
 from .presentprotection import PresentProtection

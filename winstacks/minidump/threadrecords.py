@@ -13,9 +13,8 @@ Source of the members: the kernel's public symbols. PROCESS_PRIORITY_CLASS_* of 
 from __future__ import annotations
 
 from functools import partial
-from typing import Dict, Iterator, Mapping, Optional, Tuple
+from typing import Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
 
-from ..columns.namedtuples import NamedTuple
 from ..columns.words import USER, WOW64
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import Status, status, text

@@ -16,9 +16,8 @@ from __future__ import annotations
 import os
 import re
 import stat
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ..columns.namedtuples import NamedTuple
 from ..memory.decode.memo import Memo
 from ..memory.decode.pagetable import round_to_pages
 

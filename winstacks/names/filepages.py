@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-from typing import Callable, Iterator, List, Tuple
+from typing import Callable, Iterator, List, NamedTuple, Tuple
 
-from ..columns.namedtuples import NamedTuple
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.ranges import Extents
 from .decode.peimage import PeImage

@@ -5,11 +5,10 @@
 from __future__ import annotations
 
 import functools
-from typing import Collection, Dict, Iterable, List, Optional, Tuple
+from typing import Collection, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from volatility3.framework import exceptions
 
-from ..columns.namedtuples import NamedTuple
 from ..memory import bulk
 from ..memory.decode import text
 from ..memory.decode.pagetable import PAGE_SIZE

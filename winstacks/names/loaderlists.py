@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Dict, List, Optional, Protocol, Tuple
+from typing import Dict, List, NamedTuple, Optional, Protocol, Tuple
 
-from ..columns.namedtuples import NamedTuple
 from ..memory.decode import links
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import KeptLists, Memo

@@ -14,9 +14,8 @@ process the log then names the files that would help.
 from __future__ import annotations
 
 import logging
-from typing import Dict, Optional, Sequence, Set, Tuple
+from typing import Dict, NamedTuple, Optional, Sequence, Set, Tuple
 
-from ..columns.namedtuples import NamedTuple
 from ..memory.decode import text
 from ..memory.decode.memo import Memo
 from ..memory.decode.pagetable import round_to_pages

@@ -21,7 +21,7 @@ import re
 import sqlite3
 import threading
 import zlib
-from typing import Any, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Iterator, List, Mapping, NamedTuple, Optional, Sequence
 
 from volatility3 import symbols
 from volatility3.framework import constants, exceptions, interfaces
@@ -29,7 +29,6 @@ from volatility3.framework.automagic import symbol_cache
 from volatility3.framework.layers import resources
 from volatility3.framework.symbols.windows import pdbutil
 
-from ..columns.namedtuples import NamedTuple
 from ..memory.decode.memo import Memo
 from ..memory.decode.text import printable
 from ..memory.image import Image

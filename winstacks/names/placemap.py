@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Type
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type
 
 from volatility3.framework import interfaces
 
-from ..columns.namedtuples import NamedTuple
 from ..memory.decode import ranges
 from ..memory.decode.machine import Machine
 from ..memory.decode.pagetable import PAGE_SIZE

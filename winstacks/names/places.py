@@ -5,10 +5,9 @@
 from __future__ import annotations
 
 import functools
-from typing import Callable, Optional, Union
+from typing import Callable, NamedTuple, Optional, Union
 
 from ..columns import words
-from ..columns.namedtuples import NamedTuple
 from ..columns.words import FAR, IMAGE, MODULE, NEAREST, NONE
 from ..memory.decode import text
 from ..memory.decode.pagetable import PAGE_SIZE

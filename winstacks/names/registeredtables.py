@@ -14,9 +14,8 @@ a pointer in the writable data of ntdll begins a ring of elements that are funct
 from __future__ import annotations
 
 import bisect
-from typing import Callable, Iterator, List, Optional, Sequence, Tuple
+from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ..columns.namedtuples import NamedTuple
 from ..memory.decode import links, ranges
 from ..memory.decode.machine import Machine
 from ..memory.decode.memory import Memory

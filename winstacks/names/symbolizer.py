@@ -14,11 +14,10 @@ the return address itself belongs to the next function.
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Callable, Dict, List, Optional, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from volatility3.framework import constants
 
-from ..columns.namedtuples import NamedTuple
 from ..memory.decode.ranges import span_at
 from ..memory.image import AddressSpace, Image
 from ..process.regions import Region

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Callable, Iterator, List, Optional, Protocol, Tuple
+from typing import Callable, Iterator, List, NamedTuple, Optional, Protocol, Tuple
 
-from ..columns.namedtuples import NamedTuple
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.memory import Memory

@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Optional, Set, Union
+from typing import Iterator, NamedTuple, Optional, Set, Union
 
-from ..columns.namedtuples import NamedTuple
 from ..columns.words import DEREFERENCE, REFERENCE
 from ..memory import bulk
 from ..memory.decode import text

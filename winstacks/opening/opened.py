@@ -12,11 +12,10 @@ Every method lists anew from the file. What cannot be read is listed too: as a r
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Collection, Iterator, List, Optional, Sequence
+from typing import Collection, Iterator, List, NamedTuple, Optional, Sequence
 
 from volatility3.framework import exceptions
 
-from ..columns.namedtuples import NamedTuple
 from ..columns.words import KINDS, THREAD_KINDS
 from ..findings.registry import Findings, Outcome
 from ..heaps.decode.contents import HeapContents

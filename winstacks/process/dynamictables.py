@@ -10,9 +10,8 @@ for their entries.
 
 from __future__ import annotations
 
-from typing import List, Protocol
+from typing import List, NamedTuple, Protocol
 
-from ..columns.namedtuples import NamedTuple
 from ..memory.image import AddressSpace, Image
 
 

@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 import functools
-from typing import Dict, Iterator, Optional, Set, Tuple
+from typing import Dict, Iterator, NamedTuple, Optional, Set, Tuple
 
-from ..columns.namedtuples import NamedTuple
 from ..memory.decode import links
 from ..memory.decode.machine import Machine
 from ..memory.decode.pagetable import PAGE_SIZE

@@ -15,9 +15,8 @@ callback lies where a segment's KernelStack points (8 and later). Callers that w
 
 from __future__ import annotations
 
-from typing import Iterator, List, Optional, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Tuple
 
-from ..columns.namedtuples import NamedTuple
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
 from .stacklimits import MAX_STACK

@@ -7,11 +7,10 @@ Names have the form of Volatility's `windows.handles`.
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Optional, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from volatility3.framework import exceptions
 
-from ..columns.namedtuples import NamedTuple
 from ..memory.decode import text
 from ..memory.decode.memo import Memo
 from ..memory.decode.memory import string_lengths

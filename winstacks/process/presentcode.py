@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import logging
 from array import array
-from typing import Dict, Optional, Tuple
+from typing import Dict, NamedTuple, Optional, Tuple
 
 from volatility3.framework.layers import intel
 
-from ..columns.namedtuples import NamedTuple
 from ..memory import bulk
 from ..memory.decode import pagetable
 from ..memory.decode.memo import Memo

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from typing import Dict, Iterable, Iterator, List, Optional, Protocol, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Protocol, Set, Tuple
 
 from volatility3.framework import exceptions, interfaces
 from volatility3.plugins.windows import psscan
 
-from ..columns.namedtuples import NamedTuple
 from ..memory import bulk
 from ..memory.decode import links
 from ..memory.decode.status import NOTHING, Status, StatusItem, naming, status

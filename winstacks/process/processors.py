@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 import logging
-from typing import Iterator, Set, Tuple
+from typing import Iterator, NamedTuple, Set, Tuple
 
-from ..columns.namedtuples import NamedTuple
 from ..memory.decode.view import View
 from ..memory.image import Image
 

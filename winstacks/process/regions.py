@@ -10,9 +10,8 @@ has MemoryInfoListStream.
 
 from __future__ import annotations
 
-from typing import List, Optional, Protocol, Tuple
+from typing import List, NamedTuple, Optional, Protocol, Tuple
 
-from ..columns.namedtuples import NamedTuple
 from ..memory.image import AddressSpace
 
 PROTECTIONS = (

@@ -14,12 +14,11 @@ PTEs", describes how a process's page table leads to a prototype PTE, and when a
 from __future__ import annotations
 
 from array import array
-from typing import Dict, Iterator, Optional, Tuple
+from typing import Dict, Iterator, NamedTuple, Optional, Tuple
 
 from volatility3.framework import interfaces
 from volatility3.framework.layers import intel, linear
 
-from ..columns.namedtuples import NamedTuple
 from ..memory import bulk, pagetables
 from ..memory.decode import pagetable
 from ..memory.decode.memo import Memo

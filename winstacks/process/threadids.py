@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-from typing import Optional, Tuple
+from typing import NamedTuple, Optional, Tuple
 
-from ..columns.namedtuples import NamedTuple
 from ..memory.decode import text
 from ..memory.decode.memo import Memo
 from ..memory.decode.status import NOTHING, Status, StatusItem, contradicted, status

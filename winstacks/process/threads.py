@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Any, Collection, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Any, Collection, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
-from ..columns.namedtuples import NamedTuple
 from ..memory.decode import links
 from ..memory.decode.ranges import Extents
 from ..memory.decode.status import NOTHING, Status, StatusItem, contradicted, has_status, status

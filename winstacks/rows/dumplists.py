@@ -8,9 +8,8 @@ server, `PDB key` the path of its PDB.
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Iterator, List, Optional
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional
 
-from ..columns.namedtuples import NamedTuple
 from ..memory.decode import text
 from ..memory.decode.pagetable import round_to_pages
 from ..memory.decode.status import NOTHING, Status, status

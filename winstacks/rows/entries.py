@@ -20,12 +20,12 @@ from typing import (
     Iterable,
     Iterator,
     Mapping,
+    NamedTuple,
     Optional,
     Sequence,
     Tuple,
 )
 
-from ..columns.namedtuples import NamedTuple
 from ..memory.decode.memo import Memo
 from ..memory.decode.status import NOTHING, Status, text
 from ..memory.image import AddressSpace

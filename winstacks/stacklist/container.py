@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import itertools
 import logging
-from typing import Iterable, Iterator, Optional, Protocol, Tuple, runtime_checkable
+from typing import Iterable, Iterator, NamedTuple, Optional, Protocol, Tuple, runtime_checkable
 
 from volatility3.framework import interfaces
 from volatility3.framework.layers import intel, segmented
 
-from ..columns.namedtuples import NamedTuple
 from ..memory import bulk
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.image import Image

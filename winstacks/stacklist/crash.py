@@ -8,9 +8,8 @@ crash.words, crash.symbol, crash.driver
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from ..columns.namedtuples import NamedTuple
 from ..columns.words import TRAP
 from ..memory.decode.text import cell
 from ..memory.image import KERNEL_PROCESS

@@ -9,11 +9,10 @@ import hashlib
 import os
 import urllib.parse
 import urllib.request
-from typing import Dict, Iterator, List, Optional
+from typing import Dict, Iterator, List, NamedTuple, Optional
 
 from volatility3.framework import interfaces
 
-from ..columns.namedtuples import NamedTuple
 from ..memory import bulk
 from ..memory.decode.text import printable
 from ..memory.image import Image

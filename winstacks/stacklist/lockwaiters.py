@@ -14,9 +14,8 @@ the kernel is selected.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Dict, Iterator, List, Sequence, Set, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Sequence, Set, Tuple
 
-from ..columns.namedtuples import NamedTuple
 from ..columns.words import WAITING
 from ..locks.lister import LockLister
 from ..locks.lock import Lock

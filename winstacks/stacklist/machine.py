@@ -13,9 +13,8 @@ environment that Windows gives to services (COMPUTERNAME, described in Microsoft
 from __future__ import annotations
 
 import collections
-from typing import Counter, Iterable, Iterator, List, Optional, Protocol, Tuple
+from typing import Counter, Iterable, Iterator, List, NamedTuple, Optional, Protocol, Tuple
 
-from ..columns.namedtuples import NamedTuple
 from ..columns.words import (
     ACTIVE_PAGES,
     BOOT_TIME,

@@ -15,9 +15,8 @@ image section if they can be read, else the copy in the process.
 from __future__ import annotations
 
 import functools
-from typing import Dict, Optional, Set, Tuple
+from typing import Dict, NamedTuple, Optional, Set, Tuple
 
-from ..columns.namedtuples import NamedTuple
 from ..memory.decode import text
 from ..memory.decode.memo import Kept
 from ..memory.decode.pagetable import round_to_pages

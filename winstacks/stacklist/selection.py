@@ -7,9 +7,8 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import re
-from typing import Callable, Iterable, List, Optional, Pattern, Set, Tuple
+from typing import Callable, Iterable, List, NamedTuple, Optional, Pattern, Set, Tuple
 
-from ..columns.namedtuples import NamedTuple
 from ..columns.words import MODULE, NONE
 from ..memory.decode.memo import Memo
 from ..memory.decode.status import has_status

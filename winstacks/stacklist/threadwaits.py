@@ -12,10 +12,9 @@ Only what the rows show is kept of a stack.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Collection, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Collection, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ..columns import words
-from ..columns.namedtuples import NamedTuple
 from ..locks.lister import LockLister
 from ..memory.decode.status import Status, status
 from ..memory.decode.statuscodes import StatusCode

@@ -16,9 +16,19 @@ from __future__ import annotations
 import functools
 import itertools
 from operator import attrgetter
-from typing import Any, Callable, Collection, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import (
+    Any,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
-from ..columns.namedtuples import NamedTuple
 from ..columns.words import (
     CALLBACK,
     HANDLE,

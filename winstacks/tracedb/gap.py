@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-from typing import Union
+from typing import NamedTuple, Union
 
-from ..columns.namedtuples import NamedTuple
 from ..memory.decode.status import Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace

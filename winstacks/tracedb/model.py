@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-from typing import List, Optional
+from typing import List, NamedTuple, Optional
 
-from ..columns.namedtuples import NamedTuple
 from ..memory import tables
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import NOTHING, Status

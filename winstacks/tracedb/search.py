@@ -9,9 +9,8 @@ with the rest of the header.
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, Iterator, List, Optional, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
-from ..columns.namedtuples import NamedTuple
 from ..columns.words import HEAPLOG, STD
 from ..memory.decode.memory import Reader
 from ..memory.decode.ranges import Extents

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import Dict, FrozenSet, Iterator, List, Optional, Sequence, Tuple, Type, Union
+from typing import Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
 
-from ..columns.namedtuples import NamedTuple
 from ..columns.registers import REGISTERS
 from ..columns.words import EXCEPTION, PDB
 from ..memory import bulk

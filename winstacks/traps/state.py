@@ -12,9 +12,8 @@ Flags and Machine, then the 32-bit CONTEXT.
 from __future__ import annotations
 
 import functools
-from typing import Mapping, Optional, Sequence, Tuple
+from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ..columns.namedtuples import NamedTuple
 from ..columns.words import KERNEL, PROCESSOR, SAVED, SWITCHED, USER, WOW64
 from ..memory import bulk
 from ..memory.decode.machine import Machine

@@ -10,10 +10,9 @@ for cycle in chains.deadlocks: sentence(cycle, chains)
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Collection, Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from typing import Collection, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ..columns import words
-from ..columns.namedtuples import NamedTuple
 from ..memory.decode import text
 from ..memory.decode.memo import Memo
 from ..memory.decode.status import has_status

@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-from typing import Optional, Protocol, Tuple
+from typing import NamedTuple, Optional, Protocol, Tuple
 
-from ..columns.namedtuples import NamedTuple
 from ..memory.image import Image
 
 

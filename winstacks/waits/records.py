@@ -4,10 +4,9 @@
 
 from __future__ import annotations
 
-from typing import Optional, Tuple
+from typing import NamedTuple, Optional, Tuple
 
 from ..columns import words
-from ..columns.namedtuples import NamedTuple
 from ..memory.decode.status import NOTHING, Status
 from ..memory.image import AddressSpace
 from ..process.thread import Thread

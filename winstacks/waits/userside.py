@@ -9,9 +9,8 @@ for stack in stacks: side.answers(stack)
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ..columns.namedtuples import NamedTuple
 from ..heaps.lister import listed_heaps
 from ..memory.decode.machine import Machine
 from ..memory.decode.structure import integers

@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Optional
+from typing import Iterable, NamedTuple, Optional
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.links import ReadLinks
 
 _BITS = 64

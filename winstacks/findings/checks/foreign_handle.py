@@ -8,9 +8,8 @@ PROCESS_* and THREAD_* of winnt.h.
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, Optional, Tuple
+from typing import Dict, Iterator, NamedTuple, Optional, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...columns.words import CREATE, HANDLE, IMAGE, LIKELY, LOW, MAPPED, OPEN, PRIVATE
 from ...memory.decode.status import has_status
 from ...memory.decode.statuscodes import StatusCode

@@ -8,9 +8,8 @@
 from __future__ import annotations
 
 import functools
-from typing import Callable, Iterator, Optional, Tuple
+from typing import Callable, Iterator, NamedTuple, Optional, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...columns.words import HIGH, LIKELY, LOW, MEDIUM, UNKNOWN, USER, WOW64
 from ...memory.decode.pagetable import round_to_pages
 from ...memory.decode.status import Status, StatusItem, has_status

@@ -12,9 +12,8 @@ of the page.
 from __future__ import annotations
 
 import functools
-from typing import Callable, Iterator, Optional
+from typing import Callable, Iterator, NamedTuple, Optional
 
-from ...columns.namedtuples import NamedTuple
 from ...columns.words import CALLBACK, CERTAIN, HIGH, IMAGE, LIKELY, MEDIUM, SCAN, THREAD_KINDS, TRAP
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.image import AddressSpace

@@ -16,9 +16,8 @@ each of these processes.
 from __future__ import annotations
 
 import functools
-from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.machine import Machine
 from ...memory.decode.memo import Memo
 from ...memory.decode.pagetable import PAGE_SIZE

@@ -15,9 +15,8 @@ if the memory was executable and is not now, as while code sleeps: it is `low` t
 from __future__ import annotations
 
 import bisect
-from typing import Dict, Iterator, List, Optional, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...columns.words import LOW, MEDIUM, USER
 from ...memory.decode.machine import Machine
 from ...memory.decode.status import has_status

@@ -22,9 +22,8 @@ from __future__ import annotations
 
 import bisect
 import functools
-from typing import FrozenSet, List, Optional
+from typing import FrozenSet, List, NamedTuple, Optional
 
-from ...columns.namedtuples import NamedTuple
 from ...columns.words import IMAGE, TRAP
 from ...memory.decode.status import has_status
 from ...memory.image import AddressSpace

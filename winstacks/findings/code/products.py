@@ -10,9 +10,8 @@ behind.
 
 from __future__ import annotations
 
-from typing import FrozenSet, Optional, Tuple
+from typing import FrozenSet, NamedTuple, Optional, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...columns.words import HIGH, LOW, MEDIUM
 from ...memory.decode.text import cell, counted, file_name
 from ...memory.image import AddressSpace

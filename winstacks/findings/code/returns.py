@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 import functools
-from typing import Iterator, Optional, Tuple
+from typing import Iterator, NamedTuple, Optional, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...columns.words import IMAGE, LEAF, UNWIND
 from ...memory.decode.machine import Machine
 from ...memory.decode.status import has_status

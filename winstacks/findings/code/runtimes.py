@@ -18,9 +18,8 @@ from __future__ import annotations
 
 import bisect
 import functools
-from typing import FrozenSet, List, Optional, Sequence, Tuple
+from typing import FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...columns.words import IMAGE, PRIVATE, SCAN, TRAP, UNMAPPED
 from ...memory.decode.status import has_status
 from ...memory.decode.statuscodes import words_that

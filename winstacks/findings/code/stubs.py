@@ -10,9 +10,8 @@ and store a copy of the stub in private memory, which their own code calls (desc
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.machine import Machine
 from ...memory.decode.ranges import span_at
 from ...memory.image import AddressSpace, Image

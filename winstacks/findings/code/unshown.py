@@ -10,9 +10,8 @@ anything that explains code of no file explains it, and what nothing explains is
 from __future__ import annotations
 
 import functools
-from typing import Collection, Iterator, Optional, Tuple
+from typing import Collection, Iterator, NamedTuple, Optional, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...columns.words import USER, WOW64
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.image import AddressSpace

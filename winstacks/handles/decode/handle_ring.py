@@ -10,9 +10,8 @@ value modulo the size of the ring.
 from __future__ import annotations
 
 import struct
-from typing import Iterator, Tuple, Union
+from typing import Iterator, NamedTuple, Tuple, Union
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.memory import Memory
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.ranges import Extents

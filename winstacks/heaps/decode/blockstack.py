@@ -20,9 +20,8 @@ inferred). Public write-ups describe that page heap names entries of a stack tra
 from __future__ import annotations
 
 import functools
-from typing import Callable, Dict, Iterable, Iterator, Optional, Tuple
+from typing import Callable, Dict, Iterable, Iterator, NamedTuple, Optional, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...columns.words import INLINE, LOG, STD
 from ...memory.decode.memory import Memory
 from ...memory.decode.status import NOTHING, Status, status

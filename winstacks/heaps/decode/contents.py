@@ -9,9 +9,8 @@ memory prove: `find_heaps` finds both.
 from __future__ import annotations
 
 import collections
-from typing import Collection, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Collection, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...columns.words import CONTAINER, HEAP, HEAP_SEGMENT, PAGE, PAGE_HEAP, SEGMENT, SEGMENT_HEAP
 from ...memory.decode.memory import Memory, Range
 from ...memory.decode.pagetable import PAGE_SIZE

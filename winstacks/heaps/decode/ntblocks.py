@@ -9,9 +9,8 @@ XORed with `_HEAP.Encoding`, SmallTagIndex being the XOR of the three bytes befo
 
 from __future__ import annotations
 
-from typing import Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-from ...columns.namedtuples import NamedTuple
 from ...columns.words import BLOCK, CONTAINER, LFH, LIGHT, VIRTUAL
 from ...memory.decode.memory import Memory
 from ...memory.decode.status import NOTHING, status

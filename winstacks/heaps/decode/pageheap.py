@@ -13,9 +13,8 @@ heap on 14393 (x86) only.
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, Optional, Set, Tuple, Union
+from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.links import neighbour, walk
 from ...memory.decode.memory import Memory
 from ...memory.decode.pagetable import PAGE_SIZE

@@ -13,9 +13,8 @@ caller's bytes in a large block was measured on 17763 (x64).
 
 from __future__ import annotations
 
-from typing import Iterator, List, Optional, Set, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Set, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...columns.words import LARGE
 from ...memory.decode.links import walk
 from ...memory.decode.memory import Memory

@@ -12,9 +12,8 @@ from __future__ import annotations
 import bisect
 import ntpath
 import re
-from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode import text
 from .block import TraceGroup
 

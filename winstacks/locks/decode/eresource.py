@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence, Tuple
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.machine import Machine
 from ...memory.decode.structure import Buffer, Field, Structure, Structures
 

@@ -32,13 +32,12 @@ from typing import (
     Iterable,
     Iterator,
     List,
+    NamedTuple,
     Optional,
     Tuple,
     Type,
     TypeVar,
 )
-
-from ...columns.namedtuples import NamedTuple
 
 Record = TypeVar("Record", bound=NamedTuple)
 
@@ -125,7 +124,8 @@ def _hints(record: Type[NamedTuple]) -> Iterator[Tuple[str, Any]]:
     """Yields name and type of each member; typing.get_type_hints does so with seven times as many calls."""
     scope = vars(sys.modules[record.__module__])
     for name, hint in record.__annotations__.items():
-        yield name, scope[hint] if hint in scope else eval(hint, scope)
+        text = hint.__forward_arg__
+        yield name, scope[text] if text in scope else eval(text, scope)
 
 
 class Declared(Generic[Record]):

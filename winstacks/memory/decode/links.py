@@ -7,9 +7,7 @@ Windows keeps processes, threads, modules, heaps and locks in such lists. No oth
 
 from __future__ import annotations
 
-from typing import Callable, Generator, Iterator, List, Optional, Set, Tuple
-
-from ...columns.namedtuples import NamedTuple
+from typing import Callable, Generator, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 MAX_NODES = 1 << 20
 

@@ -11,9 +11,7 @@ that reads many structures asks for the members once, before its loop.
 from __future__ import annotations
 
 import struct
-from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple, Union
-
-from ...columns.namedtuples import NamedTuple
+from typing import Callable, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple, Union
 
 Buffer = Union[bytes, memoryview]
 

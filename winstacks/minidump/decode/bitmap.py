@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import Iterator, List, Tuple
+from typing import Iterator, List, NamedTuple, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.memory import ReadFile
 from ...memory.decode.pagetable import PAGE_SIZE
 

@@ -11,9 +11,7 @@ Source: "winnt.h" (CONTEXT, CONTEXT_EX, CONTEXT_XSTATE). Measured: 1,407 bytes o
 
 from __future__ import annotations
 
-from typing import Iterable, Optional, Tuple
-
-from ...columns.namedtuples import NamedTuple
+from typing import Iterable, NamedTuple, Optional, Tuple
 
 _XSTATE = 0x40
 

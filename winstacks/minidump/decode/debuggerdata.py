@@ -10,9 +10,8 @@ Source: `wdbgexts.h`, and `kdbg.json` of Volatility.
 
 from __future__ import annotations
 
-from typing import Annotated, Optional
+from typing import Annotated, NamedTuple, Optional
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.declared import ULONG, Declared, without
 
 TAG = b"KDBG"

@@ -15,9 +15,18 @@ MINIDUMP_STREAM_TYPE and the structures of the streams); names are spelled as th
 
 from __future__ import annotations
 
-from typing import Annotated, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import (
+    Annotated,
+    Dict,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.declared import ULONG, ULONGLONG, Declared
 from ...memory.decode.memory import ReadFile
 from ...memory.decode.status import NOTHING, Status, StatusItem, naming, numbers_of, status

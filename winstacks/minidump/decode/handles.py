@@ -9,9 +9,8 @@ AVRF_BACKTRACE_INFORMATION).
 
 from __future__ import annotations
 
-from typing import Annotated, List, Tuple
+from typing import Annotated, List, NamedTuple, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.declared import STRING, ULONG, ULONGLONG, Declared
 from ...memory.decode.status import Status, StatusItem, naming, status
 from ...memory.decode.statuscodes import StatusCode

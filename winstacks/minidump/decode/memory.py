@@ -10,9 +10,8 @@ from __future__ import annotations
 import bisect
 from functools import partial
 from itertools import accumulate
-from typing import Annotated, Iterable, List, Optional, Sequence, Tuple
+from typing import Annotated, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.declared import ADDRESS, ULONG, ULONGLONG, Declared, plain_address
 from ...memory.decode.ranges import flatten
 from ...memory.decode.status import Status, StatusItem, contradicted, naming, status

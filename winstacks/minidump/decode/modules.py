@@ -8,9 +8,8 @@ record that names the PDB is the public `CV_INFO_PDB70`.
 
 from __future__ import annotations
 
-from typing import Annotated, List, Optional, Tuple
+from typing import Annotated, List, NamedTuple, Optional, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.declared import ADDRESS, STRING, ULONG, Declared
 from ...memory.decode.status import NOTHING, Status, contradicted, naming, status
 from ...memory.decode.statuscodes import StatusCode

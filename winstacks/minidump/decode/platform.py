@@ -9,9 +9,8 @@ Source: Breakpad's "minidump_format.h" (MD_OS_*, MD_LINUX_*). Measured: 8101h, 8
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import NamedTuple, Optional
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.status import NOTHING, Status, naming
 from ...memory.decode.statuscodes import StatusCode
 from .contexts import machine_of_context

@@ -7,9 +7,8 @@ Source: "minidumpapiset.h", the structures named below.
 
 from __future__ import annotations
 
-from typing import Annotated, Dict, Optional, Tuple
+from typing import Annotated, Dict, NamedTuple, Optional, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.declared import (
     MAYBE_ULONG,
     MAYBE_ULONGLONG,

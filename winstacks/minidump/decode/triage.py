@@ -21,9 +21,8 @@ from __future__ import annotations
 
 import bisect
 import struct
-from typing import Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.machine import Machine
 from ...memory.decode.memory import ReadFile
 from ...memory.decode.status import NOTHING, Status, StatusItem, naming, status

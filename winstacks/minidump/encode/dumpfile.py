@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import array
 import sys
-from typing import Any, Dict, Iterable, List, Optional
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.declared import Declared, Record
 from ..decode.dumpfile import DIRECTORY, HEADER, SIGNATURE, STREAMS, VERSION, DumpHeader, Location, Stream
 from ..decode.lists import COUNT, LIST_HEADER, Count, ListHeader

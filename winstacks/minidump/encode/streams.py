@@ -8,9 +8,8 @@ dbghelp writes, for the newest version of each structure.
 
 from __future__ import annotations
 
-from typing import Iterable, List, Sequence, Tuple
+from typing import Iterable, List, NamedTuple, Sequence, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.declared import Declared
 from ..decode.dumpfile import Location
 from ..decode.handles import HANDLE, HandleDescriptor

@@ -12,9 +12,8 @@ Source: Microsoft, "PE Format", "The .edata Section".
 from __future__ import annotations
 
 import struct
-from typing import Callable, Dict, List, Optional, Set, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode import text
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.ranges import Extents

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import bisect
 import struct
-from typing import List, Optional
+from typing import List, NamedTuple, Optional
 
-from ...columns.namedtuples import NamedTuple
 from .pe import DIRECTORY_LOAD_CONFIG, Headers
 from .unwindinfo import ReadRva
 

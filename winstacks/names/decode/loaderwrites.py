@@ -14,9 +14,8 @@ Source: Microsoft, "PE Format" (imports, delay-load imports, load configuration)
 from __future__ import annotations
 
 import struct
-from typing import Dict, Iterator, List, Optional, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from .pe import Headers
 from .unwindinfo import ReadRva
 

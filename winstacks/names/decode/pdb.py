@@ -21,9 +21,8 @@ import bisect
 import struct
 import uuid
 from functools import cached_property
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.memory import ReadFile
 from .pe import SECTION
 

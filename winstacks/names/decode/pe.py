@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import struct
 import uuid
-from typing import Optional, Tuple
+from typing import NamedTuple, Optional, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import unsigned
 from .unwindinfo import Bytes, ReadRva

@@ -17,9 +17,8 @@ are aligned to less than a page is mapped in the layout of the file.
 from __future__ import annotations
 
 import struct
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.memo import Memo
 from ...memory.decode.pagetable import PAGE_SIZE, round_to_pages
 from . import loaderwrites, relocations

@@ -10,9 +10,8 @@ MIT-licensed unwinder of CoreCLR.
 from __future__ import annotations
 
 import struct
-from typing import Callable, Iterator, Optional, Tuple, Union
+from typing import Callable, Iterator, NamedTuple, Optional, Tuple, Union
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.statuscodes import StatusCode
 
 Bytes = Union[bytes, memoryview]

@@ -9,9 +9,8 @@ handle.
 
 from __future__ import annotations
 
-from typing import Iterator, Optional
+from typing import Iterator, NamedTuple, Optional
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.ranges import Extents
 from ...memory.decode.structure import Buffer, Structures

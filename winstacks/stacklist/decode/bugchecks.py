@@ -12,9 +12,8 @@ are left out.
 
 from __future__ import annotations
 
-from typing import Dict, Tuple
+from typing import Dict, NamedTuple, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from .bugchecknames import NAMES
 
 Meanings = Tuple[str, str, str, str]

@@ -21,9 +21,8 @@ Blocks that begin at the same byte count once. Numbers are little-endian.
 from __future__ import annotations
 
 import hashlib
-from typing import Iterator, Sequence, Tuple
+from typing import Iterator, NamedTuple, Sequence, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.memory import ReadFile
 
 MARK = b"stacktraces image version 1"

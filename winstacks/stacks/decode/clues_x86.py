@@ -14,9 +14,8 @@ and GNU's compilers.
 from __future__ import annotations
 
 import re
-from typing import Iterator, List, Optional, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.structure import unsigned
 
 EBP, ESP = 5, 4

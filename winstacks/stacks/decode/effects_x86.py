@@ -12,9 +12,8 @@ and GNU's compilers.
 from __future__ import annotations
 
 import re
-from typing import Optional, Tuple
+from typing import NamedTuple, Optional, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from .instructions_x86 import Instruction
 
 CALLERS, OURS, BASED, COPY, OTHER = range(5)

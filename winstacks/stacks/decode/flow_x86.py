@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.memo import Memo
 from . import clues_x86
 from .code_x86 import CodePages

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, List, NamedTuple, Optional
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.memo import Memo
 from ...memory.decode.memory import ReadMemory
 from ...memory.decode.pagetable import PAGE_SIZE

@@ -12,9 +12,8 @@ flang no prologue disagrees; of 6.8 million instructions in bodies 28 look like 
 from __future__ import annotations
 
 import struct
-from typing import Optional, Tuple
+from typing import NamedTuple, Optional, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...names.decode.unwind_arm64 import (
     ADD_FP,
     ALLOC,

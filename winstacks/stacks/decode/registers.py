@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Mapping, Optional, Tuple
-
-from ...columns.namedtuples import NamedTuple
+from typing import Iterator, Mapping, NamedTuple, Optional, Tuple
 
 MASK = (1 << 64) - 1
 

@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-from typing import Callable, Optional, Tuple
+from typing import Callable, NamedTuple, Optional, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.statuscodes import StatusCode
 
 IsFirst = Callable[[int], bool]

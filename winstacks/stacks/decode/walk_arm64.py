@@ -14,9 +14,8 @@ stack pointer was wrong).
 from __future__ import annotations
 
 import struct
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...columns.words import FRAME_POINTER, LEAF, LINK_REGISTER, SCAN, TRAP, UNWIND
 from ...memory.decode.memo import Kept
 from ...memory.decode.memory import ReadMemory

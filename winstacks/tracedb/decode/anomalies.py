@@ -8,9 +8,8 @@
 from __future__ import annotations
 
 import bisect
-from typing import Collection, List, Optional, Tuple
+from typing import Collection, List, NamedTuple, Optional, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...columns.words import STD
 from ...memory.decode.memory import WINDOW, Memory, Reader, ReadWindows
 from . import status as stdstatus

@@ -10,9 +10,8 @@ Pointers have the bitness of the database; all integers are little-endian.
 from __future__ import annotations
 
 import itertools
-from typing import Iterable, Iterator, List, Tuple
+from typing import Iterable, Iterator, List, NamedTuple, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.structure import integers
 from .layout import BacktracesLayout
 

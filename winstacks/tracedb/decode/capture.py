@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Optional, Sequence, Tuple
-
-from ...columns.namedtuples import NamedTuple
+from typing import NamedTuple, Optional, Sequence, Tuple
 
 HASH_MASK = 0xFFFFFFFF
 

@@ -23,9 +23,8 @@ from __future__ import annotations
 
 import functools
 from itertools import chain
-from typing import Dict, Iterator, List, Optional, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.memory import WINDOW, Memory, Reader, ReadWindows
 from ...memory.decode.ranges import Extents
 from ...memory.decode.status import Status, naming, status

@@ -14,9 +14,8 @@ and its counters may start as garbage.
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, Sequence, Tuple
+from typing import Dict, Iterator, NamedTuple, Sequence, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.pagetable import PAGE_SIZE
 from .capture import back_trace_hash
 from .layout import StdLayout

@@ -11,9 +11,8 @@ from __future__ import annotations
 import bisect
 import functools
 from itertools import compress
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.ranges import Extents
 from ...memory.decode.structure import unsigned
 from . import blocks as stdblocks

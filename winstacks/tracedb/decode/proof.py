@@ -9,9 +9,8 @@ taken.
 
 from __future__ import annotations
 
-from typing import Iterator, List, Optional, Sequence, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.memory import Reader
 from ...memory.decode.structure import unsigned
 from . import blocks

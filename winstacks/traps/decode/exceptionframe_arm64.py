@@ -13,9 +13,8 @@ below the trap frame is inferred from the initial stack of a thread, which `ksar
 
 from __future__ import annotations
 
-from typing import Iterator, Mapping, Optional, Tuple
+from typing import Iterator, Mapping, NamedTuple, Optional, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.memory import ReadMemory
 from ...memory.decode.ranges import Extents
 from ...memory.decode.structure import Buffer, Structure, Structures

@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import abc
 import functools
-from typing import Dict, FrozenSet, Iterator, List, Mapping, Optional, Pattern, Sequence, Tuple
+from typing import Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Optional, Pattern, Sequence, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...columns.registers import REGISTERS
 from ...columns.words import KERNEL, USER
 from ...memory.decode.ranges import Extents

@@ -7,9 +7,8 @@ Source: winnt.h (EXCEPTION_RECORD32, EXCEPTION_RECORD64), the same in every vers
 
 from __future__ import annotations
 
-from typing import Annotated, List, Optional, Tuple
+from typing import Annotated, List, NamedTuple, Optional, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.declared import ULONG, Declared
 
 MAX_PARAMETERS = 15

@@ -11,9 +11,7 @@ A CONTEXT with the bit CONTEXT_XSTATE is followed by a CONTEXT_EX, which leads t
 from __future__ import annotations
 
 import struct
-from typing import Iterator, Optional, Sequence
-
-from ...columns.namedtuples import NamedTuple
+from typing import Iterator, NamedTuple, Optional, Sequence
 
 LEGACY, _HEADER = 0x200, 0x40
 _COMPACTED = 1 << 63

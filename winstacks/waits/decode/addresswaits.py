@@ -11,9 +11,8 @@ the PEB in public symbols since 10.
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, Optional, Set
+from typing import Dict, Iterable, List, NamedTuple, Optional, Set
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.structure import Structure, integers
 from .processview import ProcessView, ThreadView
 

@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Optional, Tuple
-
-from ...columns.namedtuples import NamedTuple
+from typing import NamedTuple, Optional, Tuple
 
 
 class Answer(NamedTuple):

@@ -11,9 +11,8 @@ Esp at the return address of the stub itself (measured: 17 builds of XP to 11).
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.memory import ReadMemory
 from ...memory.decode.ranges import span_at
 from ...memory.decode.structure import integers, unsigned

@@ -12,10 +12,9 @@ complement of the number of waiting threads. Source: measured on ntdll's own cod
 
 from __future__ import annotations
 
-from typing import Iterable, List, Optional, Tuple
+from typing import Iterable, List, NamedTuple, Optional, Tuple
 
 from ...columns import words
-from ...columns.namedtuples import NamedTuple
 from ...locks.decode.criticalsection import CriticalSection, RtlResource, SectionLayout
 from ...memory.decode.structure import Structures
 from .answer import Answer

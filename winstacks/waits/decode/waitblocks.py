@@ -9,10 +9,9 @@ WaitBlockCount, KWAIT_BLOCK.NextWaitBlock). Numbers of object types: the public 
 
 from __future__ import annotations
 
-from typing import List, Optional, Set, Tuple
+from typing import List, NamedTuple, Optional, Set, Tuple
 
 from ...columns import words
-from ...columns.namedtuples import NamedTuple
 from ...memory.decode.memory import ReadMemory
 from ...memory.decode.structure import Field, Structure, unsigned
 

@@ -8,9 +8,7 @@ lock with several owners waits for all of them, so one owner in the cycle is eno
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
-
-from ...columns.namedtuples import NamedTuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
 Thread = Any
 Lock = Any

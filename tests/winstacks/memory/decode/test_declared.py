@@ -5,13 +5,12 @@
 from __future__ import annotations
 
 import struct
-from typing import Annotated, Dict, List, Optional, Tuple
+from typing import Annotated, Dict, List, NamedTuple, Optional, Tuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from winstacks.columns.namedtuples import NamedTuple
 from winstacks.memory.decode.declared import (
     MAYBE_ULONG,
     STRING,
