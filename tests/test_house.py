@@ -80,6 +80,7 @@ LATE = {
     f"{LIBRARY}/html/readable.py": "a package that users may install, for pages only",
     f"{LIBRARY}/commands/locks.py": "the walk of stacks, for the few images with waiting threads",
     f"{LIBRARY}/commands/info.py": "a small kernel dump needs no modules for dumps of processes",
+    f"{LIBRARY}/handles/events.py": "the kernel's tables and databases, which dumps lack",
     f"{LIBRARY}/stacklist/traces.py": "the owners of recorded stacks, which a small kernel dump lacks",
     f"{LIBRARY}/stacks/walkers.py": "the walker of each processor: most inputs need one",
     f"{LIBRARY}/stacks/cpus.py": "the functions of 32-bit code",

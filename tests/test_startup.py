@@ -20,7 +20,8 @@ import volatility3
 from volatility3.plugins.windows import winstacks_library
 
 import winstacks
-from tests.conftest import ROOT
+from benchmarks import smalldumps
+from tests.conftest import ROOT, SHARED
 from tests.support.only import only
 from tests.support.pythons import python
 
@@ -149,6 +150,24 @@ def test_a_start_imports_the_plugins_the_finder_and_the_options(tree: Copy, argu
     assert ours(imported(tree, *arguments), tree.folder) == sorted(expected)
 
 
+REAL_DUMP = SHARED / "real_minidumps" / "tiny-exe-fastfail.dmp"
+OF_KERNELS = ("tracedb.finder", "tracedb.decode.database", "handles.lister", "handles.rings", "names.ntdll")
+"""Modules for what a kernel's image has, and a dump lacks."""
+
+
+@pytest.mark.cli
+@pytest.mark.parametrize("plugin", ["minidump.info", "minidump.callstacks"])
+@pytest.mark.parametrize("kind", ["small", pytest.param("process", marks=pytest.mark.shared)])
+def test_a_dump_does_without_the_modules_for_records_of_a_kernel(
+    tree: Copy, tmp_path: pathlib.Path, kind: str, plugin: str
+) -> None:
+    file = tmp_path / "small.dmp"
+    file.write_bytes(smalldumps.dump(1) if kind == "small" else REAL_DUMP.read_bytes())
+    modules = imported(tree, "--offline", "-r", "none", "-s", str(ROOT / "symbols"), "-f", str(file), plugin)
+    assert "winstacks.stacks.lister" in modules, "the stack was walked"
+    assert not {f"winstacks.{name}" for name in OF_KERNELS}.intersection(modules)
+
+
 @pytest.mark.cli
 def test_frameworks_that_list_plugins_import_no_more(tree: Copy) -> None:
     code = f"""
@@ -215,6 +234,21 @@ OLDER = "sys.version_info = collections.namedtuple('V', 'major minor micro')(3, 
 
 
 @pytest.mark.cli
+@pytest.mark.parametrize("version", ["3.9", "3.10", "3.12", "3.13"])
+def test_every_python_imports_the_decoders(version: str) -> None:
+    """They need the standard library alone. A named tuple with another base is refused before Python 3.11."""
+    code = """
+import importlib, pathlib
+for path in sorted(pathlib.Path("winstacks").rglob("*.py")):
+    if {"decode", "encode", "columns"}.intersection(path.parts):
+        importlib.import_module(".".join(path.with_suffix("").parts))
+"""
+    done = subprocess.run(
+        [python(version), "-B", "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("", "")
+
+
 def test_an_older_python_is_told_what_the_library_needs(tree: Copy) -> None:
     tree.is_refused(
         "needs Python 3.9 or newer, and this is Python 3.8; run",

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import weakref
 from typing import Callable, Dict, List, Optional, Sequence, Type
 
 from volatility3.framework import exceptions, interfaces
@@ -75,6 +76,9 @@ _OF_A_KERNEL = (
 KINDS_OF_DUMPS = {"process": "a dump of one process", "small": "a small kernel dump"}
 """Kinds of dumps, as phrases."""
 
+_begins: weakref.WeakKeyDictionary[object, Dict[str, str]] = weakref.WeakKeyDictionary()
+"""For each context what the file of a location begins as: Volatility asks seven times while it opens one."""
+
 
 class KernelRequirement(requirements.ModuleRequirement):
     """A Windows kernel. Where the file is a dump of another kind, the reason why there is none says so."""
@@ -85,10 +89,8 @@ class KernelRequirement(requirements.ModuleRequirement):
         found = super().unsatisfied(context, config_path)
         kind = begins_as_a_dump(context) if found else ""
         if kind:
-            what = KINDS_OF_DUMPS[kind]
-            return _instead(
-                self, config_path, f"the file is {what}, which plugins such as minidump.callstacks read"
-            )
+            reason = f"the file is {KINDS_OF_DUMPS[kind]}, which plugins such as minidump.callstacks read"
+            return _instead(self, config_path, reason)
         return dict(found)
 
 
@@ -114,21 +116,24 @@ class DumpRequirement(requirements.TranslationLayerRequirement):
 
 def begins_as_a_dump(context: interfaces.context.ContextInterface) -> str:
     """Returns what the file that Volatility was given begins as: `process` or `small`; empty for all else."""
-    location = context.config.get(_LOCATION, None)
-    if not location:
-        return ""
+    location = str(context.config.get(_LOCATION, None) or "")
+    known = _begins.setdefault(context, {"": ""})
+    if location not in known:
+        known[location] = _begin_of(location)
+    return known[location]
+
+
+def _begin_of(location: str) -> str:
     try:
-        with resources.ResourceAccessor().open(str(location)) as file:
-            begin = file.read(8)
-            if begin[: len(DUMP_SIGNATURE)] == DUMP_SIGNATURE:
-                return "process"
-            size = file.seek(0, io.SEEK_END)
+        with resources.ResourceAccessor().open(location) as file:
 
             def read(offset: int, length: int) -> bytes:
                 file.seek(offset)
                 return bytes(file.read(length))
 
-            return "small" if is_small_dump(read, size) else ""
+            if read(0, len(DUMP_SIGNATURE)) == DUMP_SIGNATURE:
+                return "process"
+            return "small" if is_small_dump(read, file.seek(0, io.SEEK_END)) else ""
     except (OSError, ValueError, exceptions.VolatilityException):
         return ""
 

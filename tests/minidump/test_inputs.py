@@ -20,6 +20,7 @@ from volatility3.plugins.windows import callstacks as image_callstacks
 from tests.forge import context, sample
 from tests.forge.context import Opened
 from tests.support.processdumps import OpenedDump, dump_of
+from winstacks import options
 
 UPDATER = 4312
 
@@ -63,6 +64,25 @@ def test_a_file_that_only_begins_as_a_dump(tmp_path: pathlib.Path) -> None:
     path.write_bytes(b"MDMP" + bytes(0x2000))
     message = "the file begins as a dump of one process and is not one"
     assert reasons(path, callstacks.CallStacks) == {"plugins.CallStacks.primary": message}
+
+
+@pytest.mark.parametrize("begin", [b"MDMP", b"PAGEDU64", b"none"])
+def test_the_begin_of_a_file_is_not_read_for_each_question(
+    begin: bytes, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Volatility asks again and again what is lacking while it looks for layers."""
+    path = tmp_path / "bad.dmp"
+    path.write_bytes(begin + bytes(0x20000))
+    begin_of, asked = options._begin_of, []
+
+    def counted(location: str) -> str:
+        asked.append(location)
+        return begin_of(location)
+
+    monkeypatch.setattr(options, "_begin_of", counted)
+    reasons(path, callstacks.CallStacks)
+    reasons(path, image_callstacks.CallStacks)
+    assert 2 <= len(asked) <= 4, "each context, and the copy in which layers are tried, asks once"
 
 
 KERNELS = {

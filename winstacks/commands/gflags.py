@@ -16,7 +16,7 @@ from ..names.moduleindex import ModuleIndexes
 from ..names.pdbsymbols import PdbSymbols
 from ..process import globalflag
 from ..process.decode import globalflags
-from ..rows.command import Command
+from ..rows.databasecommand import DatabaseCommand
 from ..rows.entries import ShownEntry
 from ..rows.grid import UNPARSABLE, Grid, Row
 from ..stacklist.frames import NamedFrame
@@ -27,7 +27,7 @@ _FIGURES = ("Indexed", "Chained", "Freed", "Unindexed", "Mismatched", "Orphans",
 """The columns of a database's self-check, in the order of Figures."""
 
 
-class GFlags(Command[AddressSpace, AddressSpace]):
+class GFlags(DatabaseCommand[AddressSpace, AddressSpace]):
     """The work of `windows.gflags`."""
 
     grid = Grid.for_plugin("gflags")

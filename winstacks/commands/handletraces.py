@@ -7,18 +7,18 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Iterable, List, Sequence
 
-from ..handles.lister import ActingSpaces, HandleEvents, handle_events
-from ..handles.rings import HandleEvent, Listed
+from ..handles.events import HandleEvent, HandleEvents, Listed, handle_events
+from ..handles.lister import ActingSpaces
 from ..memory.decode.status import has_status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace
-from ..rows.command import Command
+from ..rows.databasecommand import DatabaseCommand
 from ..rows.entries import OBJECT, ShownEntry, object_cells
 from ..rows.grid import Grid
 from ..stacklist.frames import NamedFrame
 
 
-class HandleTraces(Command[AddressSpace, HandleEvent]):
+class HandleTraces(DatabaseCommand[AddressSpace, HandleEvent]):
     """The work of `windows.handletraces`."""
 
     grid = Grid.for_plugin("handletraces")

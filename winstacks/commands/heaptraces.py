@@ -26,7 +26,7 @@ from ..memory.decode.text import counted
 from ..memory.image import AddressSpace
 from ..process.vads import regions
 from ..rows import plugin
-from ..rows.command import Command
+from ..rows.databasecommand import DatabaseCommand
 from ..rows.entries import ShownEntry
 from ..rows.grid import NOT_AVAILABLE, UNPARSABLE, Grid, Row
 from ..stacklist.frames import NamedFrame
@@ -66,7 +66,7 @@ class FreedGroup(NamedTuple):
 Listed = Union[HeapOwner, Allocated, FreedGroup]
 
 
-class HeapTraces(Command[AddressSpace, Listed]):
+class HeapTraces(DatabaseCommand[AddressSpace, Listed]):
     """The work of `windows.heaptraces`."""
 
     grid = Grid.for_plugin("heaptraces")

@@ -17,7 +17,7 @@ from ..locks.lock import Listed, Lock, LockOwner
 from ..memory.decode.status import status
 from ..memory.image import AddressSpace
 from ..process.threadids import ThreadOwner
-from ..rows.command import Command
+from ..rows.databasecommand import DatabaseCommand
 from ..rows.entries import SPACE, ShownEntry
 from ..rows.frames import folded
 from ..rows.grid import NOT_APPLICABLE, UNREADABLE, Grid, Row, or_not_applicable, or_unreadable
@@ -41,7 +41,7 @@ _NO_TRACES = (
 )
 
 
-class Locks(Command[AddressSpace, Lock]):
+class Locks(DatabaseCommand[AddressSpace, Lock]):
     """The work of `windows.locks`."""
 
     grid = GRID

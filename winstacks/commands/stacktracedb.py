@@ -12,7 +12,7 @@ from ..memory.decode.status import Status, status, text
 from ..memory.image import AddressSpace
 from ..process import globalflag
 from ..process.decode import globalflags
-from ..rows.command import Command
+from ..rows.databasecommand import DatabaseCommand
 from ..rows.entries import SPACE, ShownEntry
 from ..rows.frames import FramePrinter, folded, unbacked
 from ..rows.grid import NOT_APPLICABLE, UNPARSABLE, UNREADABLE, Cells, Grid, Hex, Row, or_unreadable
@@ -84,7 +84,7 @@ class TraceRows:
         return Hex(address & self._printer.mask)
 
 
-class StackTraceDb(Command[AddressSpace, Database]):
+class StackTraceDb(DatabaseCommand[AddressSpace, Database]):
     """The work of `windows.stacktracedb`."""
 
     grid = GRID

@@ -28,6 +28,7 @@ from ..rows.grid import Row
 from ..stacklist.imagefacts import Warnings, gather, identity
 from ..stacklist.stack import StackRecord
 from ..stacklist.threadwaits import ThreadWaits
+from ..tracedb.finder import Databases
 from ..tracedb.gap import gap
 
 
@@ -51,7 +52,7 @@ class TraceReport(CheckingCommand):
 
     @cached_property
     def _locks(self) -> LockLister:
-        return LockLister(self.image, self.databases)
+        return LockLister(self.image, Databases(self.image, self.symbolizer.indexes))
 
     @cached_property
     def _spaces(self) -> List[AddressSpace]:

@@ -20,7 +20,7 @@ from ..memory.decode.text import moment
 from ..memory.image import AddressSpace
 from ..process.thread import Thread
 from ..process.threads import Threads
-from ..rows.command import Command
+from ..rows.databasecommand import DatabaseCommand
 from ..rows.divided import WorkerPortion
 from ..rows.entries import ShownEntry
 from ..rows.grid import (
@@ -55,7 +55,7 @@ class ShownWait(NamedTuple):
     more: int = 0
 
 
-class WaitChains(Command[AddressSpace, ShownWait]):
+class WaitChains(DatabaseCommand[AddressSpace, ShownWait]):
     """The work of `windows.waits`."""
 
     grid = GRID

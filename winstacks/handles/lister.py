@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Callable, Dict, Iterable, Iterator, List, Optional, Protocol, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from ..columns.words import CREATE
 from ..memory import bulk
@@ -23,7 +23,8 @@ from ..tracedb.creators import CreatorTraces, no_such_index
 from ..tracedb.decode.recorded import RecordedStack
 from ..tracedb.finder import Databases
 from ..tracedb.gap import Gap, gap
-from .rings import HandleEvent, Listed, rings
+from .events import HandleEvent, Listed
+from .rings import rings
 
 _KEPT = globalflags.FLG_KERNEL_STACK_TRACE_DB | globalflags.FLG_MAINTAIN_OBJECT_TYPELIST
 """An object's header has its creator's trace only if both flags are set."""
@@ -39,27 +40,6 @@ _NO_TABLE = HandleTable(0, 0, 0)
 _Creation = Tuple[Optional[int], int, Optional[int], int]
 """A handle or object with its creator's trace: the handle (None for an object), the address of the object's
 header, the creator's process ID (None if it is not kept), the index of the trace."""
-
-
-class HandleEvents(Protocol):
-    """Lists the events of handles."""
-
-    def list_spaces(self) -> List[AddressSpace]:
-        """Returns the native spaces of all processes; see `HandleLister.list_spaces`."""
-
-    def list_events(self, space: AddressSpace) -> Iterator[Listed]:
-        """Yields the events of a process; see `HandleLister.list_events`."""
-
-    def pass_over(self, space: AddressSpace) -> None:
-        """Marks the objects of a skipped process as seen."""
-
-
-def handle_events(image: Image) -> Callable[[Databases], HandleEvents]:
-    """Returns the maker of the lister for `image.service(handle_events)`: here it reads a kernel's tables.
-
-    The maker takes the finder of the databases, which hold the stacks of handle creators.
-    """
-    return functools.partial(HandleLister, image)
 
 
 class ActingSpaces:

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import collections
 import functools
-from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
+from typing import Dict, Iterator, List, Optional, Set, Tuple, Union
 
 from ..columns import words
 from ..memory import bulk
 from ..memory.decode.memory import WINDOW
 from ..memory.decode.pagetable import PAGE_SIZE
-from ..memory.decode.status import NOTHING, Status, StatusItem, contradicted, status
+from ..memory.decode.status import NOTHING, StatusItem, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import KERNEL_PID, AddressSpace, Image
 from ..process import threadids as ids
@@ -20,10 +20,11 @@ from ..process.handletables import HandleTable, HandleTables
 from ..process.kernelobjects import process_type
 from ..process.objectheaders import ObjectInfo, Objects
 from ..process.processlist import process_list
-from ..tracedb.decode.recorded import NO_STACK, RING, RecordedStack
-from ..tracedb.gap import Gap, gap
+from ..tracedb.decode.recorded import RING, RecordedStack
+from ..tracedb.gap import gap
 from .decode import handle_ring
 from .decode.handle_ring import HandleTrace, RingDecoder
+from .events import HandleEvent, Listed
 
 MAX_BLOCKS = 1 << 20
 """The most big pool blocks that are searched for rings."""
@@ -37,35 +38,6 @@ _EVENTS = {
     handle_ring.CLOSE: words.CLOSE,
     handle_ring.BAD_REFERENCE: words.BAD_REFERENCE,
 }
-
-
-class HandleEvent(NamedTuple):
-    """An event.
-
-    Attributes:
-        handle: handle as recorded; None for the creation of an object
-        event: a word of `words.EVENTS`; empty for an unknown type
-        by_pid, by_tid: IDs of the acting process and thread; None if not recorded
-        sequence: number of the event in its ring, counted from 1; None for an event that is in no ring
-        object: the object that the handle names now; None if it names none
-        leak: whether the handle was opened and, as far as is known, is still open
-        status: faults of the event or its stack; empty for none
-    """
-
-    space: AddressSpace
-    handle: Optional[int] = None
-    event: str = ""
-    by_pid: Optional[int] = None
-    by_tid: Optional[int] = None
-    sequence: Optional[int] = None
-    object: Optional[ObjectInfo] = None
-    leak: bool = False
-    status: Status = NOTHING
-    stack: RecordedStack = NO_STACK
-
-
-Listed = Union[HandleEvent, Gap]
-"""An event, or a gap between events."""
 
 
 def rings(image: Image, tables: HandleTables) -> Optional[HandleRings]:

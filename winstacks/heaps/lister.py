@@ -32,7 +32,7 @@ from ..process.decode import globalflags
 from ..process.usertypes import peb_at
 from ..process.vads import regions
 from ..tracedb.decode.layout import HeapLogLayout
-from ..tracedb.decode.recorded import RecordedStack, recorded_stack
+from ..tracedb.decode.recorded import RecordedStack
 from ..tracedb.finder import Databases
 from ..tracedb.model import Layouts
 from .decode.blockstack import Traces
@@ -238,7 +238,7 @@ class Heaps:
                 if opened is None:
                     continue
                 for trace in opened.traces(carve=True):
-                    yield recorded_stack(trace, opened.max_depth)
+                    yield trace.recorded(opened.max_depth)
 
         log = self._log_layout(space, known_layouts)
         return Traces(memory, log, (layouts or known_layouts.std)[0].entry, database)

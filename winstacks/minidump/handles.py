@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Dict, Iterator, List, Optional
 
-from ..handles.rings import HandleEvent, Listed
+from ..handles.events import HandleEvent, Listed
 from ..memory.decode.status import status
 from ..memory.image import AddressSpace, Image
 from ..process.objectheaders import ObjectInfo

@@ -12,7 +12,7 @@ from typing import List, Optional, Tuple
 
 from volatility3.framework import interfaces
 
-from ..handles.lister import handle_events
+from ..handles.events import handle_events
 from ..memory import bulk
 from ..memory.decode.machine import Machine, UnsupportedMachineError
 from ..memory.decode.machine import machine_of as machine_of_number

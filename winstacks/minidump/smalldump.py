@@ -17,7 +17,6 @@ from typing import List, Optional, Tuple
 
 from volatility3.framework import interfaces
 
-from ..handles.lister import handle_events
 from ..memory import bulk
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import Status, numbers_of
@@ -39,7 +38,7 @@ from .decode.memory import MemoryRange
 from .decode.triage import TriageDump, memory_ranges
 from .drivers import DumpDrivers
 from .kernelsymbols import kernel_table
-from .smallfacts import NoHandles, NoRegions, SmallDumpFacts
+from .smallfacts import NoRegions, SmallDumpFacts
 
 __all__ = [
     "NotAKernelDumpError",
@@ -136,7 +135,6 @@ def image_of(
     image.providing(unloaded_modules)(drivers)
     image.providing(regions)(NoRegions())
     image.providing(machine_facts)(SmallDumpFacts(image, dump))
-    image.providing(handle_events)(lambda _databases: NoHandles())
     return image
 
 

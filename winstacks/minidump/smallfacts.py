@@ -4,10 +4,9 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, List, Optional, Tuple
+from typing import Iterable, List, Optional, Tuple
 
 from ..columns.words import PRODUCTS, SMALL_DUMP, SOME, SYSTEM_UP_TIME, TRUNCATED
-from ..handles.rings import HandleEvent
 from ..memory.decode.status import NOTHING, contradicted, has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import is_time, printable
@@ -83,18 +82,3 @@ class NoRegions:
     def file_name(self, control_area: int) -> Optional[str]:
         """Returns None: the path is unknown."""
         return None
-
-
-class NoHandles:
-    """Lists no handle events, because the dump has none; made by the provider of `handle_events`."""
-
-    def list_spaces(self) -> List[AddressSpace]:
-        """Returns an empty list."""
-        return []
-
-    def list_events(self, space: AddressSpace) -> Iterator[HandleEvent]:
-        """Yields nothing."""
-        return iter(())
-
-    def pass_over(self, space: AddressSpace) -> None:
-        """Does nothing."""

@@ -36,7 +36,6 @@ from ..process.spaces import AddressSpaces
 from ..stacklist.container import file_length
 from ..stacklist.frames import NamedFrame, NamedFrames, SpaceFrames
 from ..stacklist.selection import Selection
-from ..tracedb.finder import Databases
 from ..tracedb.gap import Gap
 from . import plugin as plugins
 from . import requested
@@ -132,11 +131,6 @@ class Command(Generic[Step, Item]):
     def symbolizer(self) -> Symbolizer:
         """Names addresses; downloads symbols only with --fetch-symbols."""
         return Symbolizer(self.image, self.option("fetch_symbols"), self.plugin._progress_callback)
-
-    @cached_property
-    def databases(self) -> Databases:
-        """Finds the stack trace databases."""
-        return Databases(self.image, self.symbolizer.indexes)
 
     @cached_property
     def named(self) -> NamedFrames:

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Collection, Dict, Iterator, Optional, Tuple
 
 from ..columns.words import HANDLE, HEAP, HEAPLOG, LOCK, OBJECT, STD, WAITING
-from ..handles.lister import ActingSpaces, handle_events
-from ..handles.rings import HandleEvent
+from ..handles.events import HandleEvent, handle_events
+from ..handles.lister import ActingSpaces
 from ..heaps.decode.block import TraceGroup
 from ..heaps.decode.contents import HeapOwner
 from ..heaps.lister import Heaps
@@ -17,7 +17,8 @@ from ..locks.lister import LockLister
 from ..locks.lock import Lock
 from ..memory.decode.status import Status, StatusItem, naming, status, text
 from ..memory.decode.statuscodes import StatusCode
-from ..memory.image import AddressSpace, Image
+from ..memory.image import AddressSpace
+from ..names.symbolizer import Symbolizer
 from ..objects.lister import ObjectEvent, ObjectTraceLister
 from ..process import globalflag
 from ..process.objectheaders import ObjectInfo
@@ -50,11 +51,11 @@ class RecordedStacks:
     symbol costs only its own stacks.
     """
 
-    def __init__(self, image: Image, frames: NamedFrames, databases: Databases) -> None:
-        self._image = image
+    def __init__(self, symbolizer: Symbolizer, frames: NamedFrames) -> None:
+        self._image = image = symbolizer.image
         self._kernel = image.kernel
         self._frames = frames
-        self._databases = databases
+        self._databases = Databases(image, symbolizer.indexes)
 
     @cached_property
     def _heaps(self) -> Heaps:

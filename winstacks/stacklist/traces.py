@@ -53,7 +53,6 @@ from ..process.thread import Thread
 from ..process.threads import Threads, processes, threads
 from ..stacks.lister import CallStack, StackLister
 from ..tracedb.decode.capture import back_trace_hash
-from ..tracedb.finder import Databases
 from .frames import NamedFrames
 from .imagefacts import Totals
 from .shown import left_out
@@ -240,7 +239,7 @@ class StackCollector:
         # Small kernel dumps have no recorded stacks: they do without the modules of all of their owners.
         from .recorded import RecordedStacks
 
-        return RecordedStacks(self._image, self._frames, Databases(self._image, self._symbolizer.indexes))
+        return RecordedStacks(self._symbolizer, self._frames)
 
 
 class ThreadStacks:

@@ -12,7 +12,7 @@ from ..memory.decode.statuscodes import StatusCode, words_that
 from ..memory.decode.statusmeanings import Means
 from ..memory.image import AddressSpace
 from .decode.header import Header
-from .decode.recorded import RecordedStack, recorded_stack
+from .decode.recorded import RecordedStack
 from .finder import Databases
 from .model import Database
 
@@ -74,7 +74,7 @@ class CreatorTraces:
         )
         for trace in opened.traces(carve=True):
             if trace.trace_index in requested:
-                stack = recorded_stack(trace, opened.max_depth)
+                stack = trace.recorded(opened.max_depth)
                 stacks.setdefault(stack.trace_index, stack._replace(status=status(stack.status, doubt)))
         # One status object for all missing indices: for handles, all 65,535 possible indices are requested.
         missing = no_such_index(0, doubt).status

@@ -16,7 +16,7 @@ from winstacks.columns.words import HEAPLOG, STD
 from winstacks.memory.decode import status as words
 from winstacks.memory.image import AddressSpace
 from winstacks.tracedb import search
-from winstacks.tracedb.decode import backtraces, heaplog, recorded, status
+from winstacks.tracedb.decode import backtraces, heaplog, status
 from winstacks.tracedb.decode import database as stdwalk
 from winstacks.tracedb.decode import proof as stdproof
 
@@ -51,7 +51,7 @@ def _database(name: str, arch: str, kernel: bool, data: bytes, whole: bytes) -> 
     for trace in carved:
         assert len(trace.frames) <= _MOST_FRAMES
         assert status.text(trace.status).isprintable()
-        stack = recorded.recorded_stack(trace, _MOST_FRAMES)
+        stack = trace.recorded(_MOST_FRAMES)
         assert stack.full == (len(stack.frames) == _MOST_FRAMES)
         assert stack.hash is None or 0 <= stack.hash < 1 << 32
     figures = database.figures()

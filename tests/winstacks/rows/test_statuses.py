@@ -12,8 +12,8 @@ import pytest
 from tests.support.only import only
 from winstacks.columns.words import THREAD
 from winstacks.commands.handletraces import HandleTraces
+from winstacks.handles.events import HandleEvent
 from winstacks.handles.lister import ActingSpaces
-from winstacks.handles.rings import HandleEvent
 from winstacks.memory.decode.machine import Machine
 from winstacks.memory.decode.status import NOTHING, Status, StatusItem, status
 from winstacks.memory.decode.statuscodes import StatusCode

@@ -11,7 +11,7 @@ further scans between. If there is none, the innermost value that no walk contra
 from __future__ import annotations
 
 import bisect
-from typing import Dict, Generic, List, NamedTuple, Optional, Protocol, Tuple
+from typing import Dict, Generic, List, Optional, Protocol, Tuple
 
 from ...memory.decode.machine import KERNEL_HALF
 from ...memory.decode.pagetable import PAGE_SIZE
@@ -56,11 +56,15 @@ class Stepping(Protocol[R]):
     def step(self, registers: R, interrupted: bool) -> WalkStep[R]: ...
 
 
-class _Slot(NamedTuple, Generic[R]):
+class _Slot(Generic[R]):
     """A candidate; `step` is None if its code is not in the image."""
 
-    value: int
-    step: Optional[WalkStep[R]]
+    # A named tuple of an open type is refused before Python 3.11.
+    __slots__ = ("step", "value")
+
+    def __init__(self, value: int, step: Optional[WalkStep[R]]) -> None:
+        self.value = value
+        self.step: Optional[WalkStep[R]] = step
 
 
 class Scan(Generic[R]):

@@ -10,12 +10,14 @@ from __future__ import annotations
 import bisect
 from typing import Collection, List, NamedTuple, Optional, Tuple
 
+from ...columns.words import STD
 from ...memory.decode.memory import WINDOW, Memory, Reader, ReadWindows
 from . import status as stdstatus
 from .blocks import Frames, ReadBytes, StdEntry, read_entry, read_frames
 from .capture import back_trace_hash, known_hash
 from .header import Bounds, Header, bounds
 from .linked import Chain, Links
+from .recorded import RecordedStack
 
 
 class Trace(NamedTuple):
@@ -40,6 +42,11 @@ class Trace(NamedTuple):
     bucket: Optional[int]
     frames: Frames
     status: int
+
+    def recorded(self, max_depth: int) -> RecordedStack:
+        """Returns the recorded stack of a trace in a database."""
+        statuses, full = stdstatus.status_of(self.status), len(self.frames) >= max_depth
+        return RecordedStack(STD, self.address, self.trace_index or 0, self.frames, statuses, full)
 
 
 class TraceClassifier:

@@ -2,19 +2,15 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """A recorded stack: the form in which locks, handles, objects and heap blocks get their stacks.
 
-The traces of a whole database are `anomalies.Trace`s, which also describe the entry. `recorded_stack` makes a
-recorded stack of a trace.
+The traces of a whole database are `anomalies.Trace`s, which also describe the entry, and have such a stack.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple, Optional, Tuple
 
-from ...columns.words import STD
 from ...memory.decode.status import NOTHING, Status, has_status
 from ...memory.decode.statuscodes import StatusCode
-from . import status as stdstatus
-from .anomalies import Trace
 from .capture import known_hash
 
 RING = "ring"
@@ -57,9 +53,3 @@ class RecordedStack(NamedTuple):
 
 NO_STACK = RecordedStack("", 0, 0, ())
 """The stack of an owner without a recorded stack."""
-
-
-def recorded_stack(trace: Trace, max_depth: int) -> RecordedStack:
-    """Returns the recorded stack of a trace in a database."""
-    statuses, full = stdstatus.status_of(trace.status), len(trace.frames) >= max_depth
-    return RecordedStack(STD, trace.address, trace.trace_index or 0, trace.frames, statuses, full)
