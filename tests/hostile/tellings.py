@@ -312,6 +312,8 @@ WARNINGS: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
     ("^contradicted: MmUnloadedDrivers|elements of MmUnloadedDrivers are not in the image", UNLOADED),
     ("^The kernel's list of modules is broken", MODULES),
     ("of KiProcessorBlock repeat the KPRCB", PROCESSORS),
+    ("of KiProcessorBlock without a KPRCB", PROCESSORS),
+    ("KeNumberProcessors is not in the image", PROCESSORS),
     ("claims another stack as its", ("_KPRCB.*",)),
     ("^No processor has saved a context", PROCESSORS),
     ("^The VADs below|the VADs cannot be read", VADS),
