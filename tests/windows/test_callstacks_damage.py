@@ -197,7 +197,9 @@ def test_a_process_that_gave_its_page_tables_back(exit_time: int, tmp_path: path
 
 
 @pytest.mark.parametrize(("threads", "kinds"), [(0, set()), (1, {"std", "heap", "lock"})])
-def test_a_process_that_has_ended_lost_no_stacks(threads: int, kinds: Set[str], tmp_path: pathlib.Path) -> None:
+def test_a_process_that_has_ended_lost_no_stacks(
+    threads: int, kinds: Set[str], tmp_path: pathlib.Path
+) -> None:
     """Other data is where its page tables were. While a thread lives, there may be databases and locks."""
     known = kernels.load("win10-x64")
     kernel = Kernel(known.table, **known.options())

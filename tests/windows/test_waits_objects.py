@@ -263,7 +263,9 @@ def test_contradictions_of_mutexes_are_named(name: str, tmp_path: pathlib.Path) 
     assert "contradicted: KWAIT_BLOCK.Thread" in found[foreign.tid][0]["Status"]
 
 
-@pytest.mark.parametrize(("link", "word"), [(0x41414141, "contradicted: WaitListEntry"), (0, "partly unreadable")])
+@pytest.mark.parametrize(
+    ("link", "word"), [(0x41414141, "contradicted: WaitListEntry"), (0, "partly unreadable")]
+)
 def test_a_wait_block_that_leads_to_no_address_of_the_kernel(
     link: int, word: str, tmp_path: pathlib.Path
 ) -> None:
