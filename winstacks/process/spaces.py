@@ -178,7 +178,7 @@ class KernelSpaces:
             roots = image.service(PageTableRoots)
             fault, doubt = roots.check(address, layer_name)
             layer_name, remark = "" if fault else layer_name, status(remark, doubt)
-            # What has no memory any more has lost nothing.
+            # A process without memory has lost nothing.
             fault = NOTHING if fault and roots.has_ended(address) else fault
         remark = status(remark, image.service(ProgramNames).doubt(address))
         native = AddressSpace(

@@ -340,7 +340,7 @@ def test_a_process_that_the_list_did_not_have_yet(name: str) -> None:
 
 
 def test_a_process_without_a_known_time_is_not_called_the_newest() -> None:
-    """Neither its own time, nor, of an emptied list, that of any listed process is known."""
+    """The time of its creation is not in the image."""
     kernel = processes("win10-x64")
     hidden = process_of(kernel, 1008)
     hidden.thread(1012)
