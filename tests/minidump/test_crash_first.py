@@ -30,6 +30,8 @@ from tests.conftest import SHARED
 from tests.support.changeddumps import ChangedDump
 from tests.support.only import only
 from tests.support.processdumps import OpenedDump
+from winstacks.findings.facts import CheckFacts
+from winstacks.process.regions import Region
 
 REAL = SHARED / "real_minidumps"
 FILES = sorted((*REAL.glob("*.dmp"), *REAL.glob("more/*.dmp")))
@@ -248,12 +250,21 @@ def test_only_a_call_onto_the_stack_is_a_finding(path: pathlib.Path) -> None:
     assert [finding for finding in found if finding[0] not in ("low", "info")] == expected
 
 
-@pytest.mark.parametrize(("target", "severity"), [(0, "low"), (0x10, "low"), (0x10000, "medium")])
-def test_a_call_through_a_null_pointer_is_low(target: int, severity: str, tmp_path: pathlib.Path) -> None:
-    """The most common bug of calls is no code that hides: Windows maps nothing below 64 KB.
+@pytest.mark.parametrize(
+    ("target", "mapped", "severity"),
+    [(0, False, "low"), (0x10, False, "low"), (0x10, True, "medium"), (0x10000, False, "medium")],
+)
+def test_a_call_through_a_null_pointer_is_low(
+    target: int, mapped: bool, severity: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The most common bug of calls is no code that hides: nothing is mapped below 64 KB.
 
-    A program that called a null pointer under Wine was dumped by its own filter, and was `medium`.
+    A program that called a null pointer under Wine was dumped by its own filter, and was `medium`. Windows 7
+    and earlier lets a program map the pages there.
     """
+    if mapped:
+        low = Region(0, 0x1000, 0, False, protection=4)
+        monkeypatch.setattr(CheckFacts, "vad", lambda *_: low)
     dump = ChangedDump.named("breakpad-exec_av_on_stack.dmp")
     at = dump.place(EXCEPTION)
     record = parsed(REAL / "more" / "breakpad-exec_av_on_stack.dmp").exception.exception_records[0]

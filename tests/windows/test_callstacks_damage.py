@@ -5,13 +5,15 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Set, Tuple
 
 import pytest
+from volatility3.plugins.windows import traces
 
-from tests.forge import context
+from tests.forge import context, kernels
 from tests.forge import trapentries as entries
 from tests.forge.code import RBP, RBX
+from tests.forge.kernel import Kernel
 from tests.forge.paging import State
 from tests.forge.stacks64 import NAMES, Stack64
 from tests.forge.trapentries import Entry
@@ -192,6 +194,22 @@ def test_a_process_that_gave_its_page_tables_back(exit_time: int, tmp_path: path
         assert found[1004, "kernel"][1] == whole != []
         row, (frame,) = found[1004, "user"]
         assert "stack unreadable" in row["Status"] and "page tables unreadable" in frame["Status"]
+
+
+@pytest.mark.parametrize(("threads", "kinds"), [(0, set()), (1, {"std", "heap", "lock"})])
+def test_a_process_that_has_ended_lost_no_stacks(
+    threads: int, kinds: Set[str], tmp_path: pathlib.Path
+) -> None:
+    """Other data is where its page tables were. While a thread lives, there may be databases and locks."""
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, **known.options())
+    eprocess = kernel.process("gone.exe", pid=1008).eprocess
+    image = kernel.image()
+    eprocess["Peb"], eprocess["ExitTime.QuadPart"] = 0, 0x01D9_0000_0000_0000
+    eprocess["Pcb.DirectoryTableBase"], eprocess["ActiveThreads"] = 0, threads
+    rows = context.open_image(image, tmp_path).rows(traces.StackTraces)
+    found = {row["Kind"] for _, row in rows if row["PID"] == 1008 and "page tables" in str(row["Status"])}
+    assert (found if not threads else found & kinds) == kinds
 
 
 def test_no_switch_frame_where_it_should_be(tmp_path: pathlib.Path) -> None:

@@ -263,6 +263,21 @@ def test_contradictions_of_mutexes_are_named(name: str, tmp_path: pathlib.Path) 
     assert "contradicted: KWAIT_BLOCK.Thread" in found[foreign.tid][0]["Status"]
 
 
+@pytest.mark.parametrize(
+    ("link", "word"), [(0x41414141, "contradicted: WaitListEntry"), (0, "partly unreadable")]
+)
+def test_a_wait_block_that_leads_to_no_address_of_the_kernel(
+    link: int, word: str, tmp_path: pathlib.Path
+) -> None:
+    """Nothing is missing in the image there; an address of the kernel may be of a page that is missing."""
+    forged = Waiting("win10-x64")
+    thread = forged.thread()
+    block = only(forged.wait(thread, forged.event()))
+    block["WaitListEntry.Flink"] = link or forged.kernel.base - 0x10000
+    row = rows_by_tid(shown(forged, tmp_path))[thread.tid][0]
+    assert (row["Known"], row["Status"]) == ("call", f"{word}, unreadable")
+
+
 @pytest.mark.parametrize("name", ("win7-x64", "win10-x64"))
 def test_a_deadlock_has_the_contradictions_of_its_waits(name: str, tmp_path: pathlib.Path) -> None:
     """Threads of two circles wait for each other's mutex: of one circle a list does not have the block."""

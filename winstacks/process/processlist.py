@@ -243,7 +243,14 @@ class KernelProcesses:
             # Beyond a break, a link is believed if it leads to a process.
             for end, direction in ((walk.gap.forward, 0), (walk.gap.backward, 1)):
                 nodes.update(dict.fromkeys(self._beyond(head or 0, end.link, direction, set(nodes))))
-            self.interrupted = links.interrupted(walk.gap, self._memory.links)
+            self.interrupted = bool(
+                links.absent_nodes(
+                    head or 0,
+                    walk.gap,
+                    self._memory.links,
+                    lambda link: may_lie_at(self._image, link - self._links),
+                )
+            )
         if walk.gap is not None or walk.altered is not None or not nodes:
             self.status = status(StatusCode.PROCESS_LIST_DAMAGED)
             vollog.warning(

@@ -175,8 +175,11 @@ class KernelSpaces:
         moved = contradicted("Peb") if (peb or 0) % PAGE_SIZE else None
         remark = status(process.status, unreadable, moved)
         if layer_name:
-            fault, doubt = image.service(PageTableRoots).check(address, layer_name)
+            roots = image.service(PageTableRoots)
+            fault, doubt = roots.check(address, layer_name)
             layer_name, remark = "" if fault else layer_name, status(remark, doubt)
+            # A process without memory has lost nothing.
+            fault = NOTHING if fault and roots.has_ended(address) else fault
         remark = status(remark, image.service(ProgramNames).doubt(address))
         native = AddressSpace(
             pid=pid,
@@ -276,6 +279,7 @@ class PageTableRoots:
             image.require_member(PROCESS, path)
             for path in ("UniqueProcessId", "Pcb.DirectoryTableBase", "Peb", "ExitTime.QuadPart")
         ]
+        self._count = process.first_member("ActiveThreads")
         self._vads = process.first_member(*VAD_ROOT)
         self._threads = image.require_member(PROCESS, "ThreadListHead")
         self._entry, self._teb = thread.first_member("ThreadListEntry"), thread.first_member("Tcb.Teb")
@@ -299,6 +303,11 @@ class PageTableRoots:
         another process. Both are empty for a process without a user half.
         """
         return self._results[eprocess, layer_name]
+
+    def has_ended(self, eprocess: int) -> bool:
+        """Returns whether a process has ended, and so have its threads."""
+        exited = self._memory.member(eprocess, self._fields[3])
+        return bool(exited) and self._memory.member(eprocess, self._count) == 0
 
     def _check(self, key: Tuple[int, str]) -> Tuple[Status, Status]:
         eprocess, layer_name = key

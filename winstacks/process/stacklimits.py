@@ -45,17 +45,19 @@ class StackLimits:
         self._memory = image.memory(image.kernel)
         thread = thread_type(image)
         self._borders = [thread.first_member(f"Tcb.{name}") for name in ("StackBase", "StackLimit")]
+        self._initial = thread.first_member("Tcb.InitialStack")
         self._state = thread.first_member("Tcb.State")
         self._claimants: Memo[Borders, List[int]] = Memo(self._live_claimants)
 
     def of_another(self, ethread: int, values: Values) -> bool:
-        """Returns whether another live thread of PspCidTable has the same StackBase and StackLimit.
+        """Returns whether another live thread of PspCidTable has the same StackBase and StackLimit, and its
+        InitialStack between them: borders written to one thread make no other one doubtful.
 
         Windows gives the stack of a thread that has ended to a new one: of the first the image may have an
         earlier state.
         """
         borders = values["stack_base"], values["stack_limit"]
-        return all(borders) and any(other != ethread for other in self._claimants[borders])
+        return any(other != ethread for other in self._claimants[borders])
 
     def _live_claimants(self, borders: Borders) -> List[int]:
         """Returns at most two live threads with these borders: enough to find one beside a given thread."""
@@ -72,7 +74,9 @@ class StackLimits:
         claims: Dict[Borders, List[int]] = {}
         for ethread in self._image.service(CidTable).threads:
             base, limit = (self._memory.member(ethread, field) for field in self._borders)
-            claims.setdefault((base, limit), []).append(ethread)
+            initial = self._memory.member(ethread, self._initial)
+            if base and limit and initial and limit < initial <= base:
+                claims.setdefault((base, limit), []).append(ethread)
         return claims
 
     def restore(self, values: Values) -> List[str]:
@@ -111,11 +115,10 @@ class StackLimits:
 
     def _control(self) -> int:
         """Returns the most frequent number of bytes between StackBase and InitialStack."""
-        initial_stack = thread_type(self._image).first_member("Tcb.InitialStack")
         counts: Dict[int, int] = {0: 0}
         for ethread in list(self._image.service(CidTable).threads)[:FEW_THREADS]:
             base, initial = (
-                self._memory.member(ethread, field) for field in (self._borders[0], initial_stack)
+                self._memory.member(ethread, field) for field in (self._borders[0], self._initial)
             )
             if base and initial and 0 <= base - initial < PAGE_SIZE:
                 counts[base - initial] = counts.get(base - initial, 0) + 1

@@ -222,9 +222,9 @@ class KernelThreads:
         head = process.space.eprocess + self._head
         walk = links.walk(head, self._memory.links, MAX_THREADS_OF_PROCESS)
         lost = walk.gap.lost if walk.gap is not None else ()
-        unreadable = [link for link in lost if may_lie_at(self._image, link - self._entry)]
+        unreadable = list(filter(self._may_be_thread, lost))
         exact = walk.gap is None or (walk.gap.exact and len(unreadable) == len(lost))
-        if self._hides_threads(walk.gap) and links.interrupted(walk.gap, self._memory.links):
+        if self._breaks_off(head, walk.gap):
             self._image.service(InterruptedThreadLists).processes.add(process.space.eprocess)
         seen: Set[int] = set()
         ended = 0
@@ -248,12 +248,16 @@ class KernelThreads:
         if walk.gap is None and count is not None and not listed - ended <= count <= listed:
             yield self._nothing(process, status(StatusItem(StatusCode.THREAD_COUNT, count)))
 
-    def _hides_threads(self, gap: Optional[links.ListGap]) -> bool:
-        """Returns whether threads may be missing in a list besides one at which both walks broke off."""
-        if gap is None:
-            return False
-        forward, backward = gap.forward.link, gap.backward.link
-        return forward != backward or not may_lie_at(self._image, forward - self._entry)
+    def _may_be_thread(self, link: int) -> bool:
+        """Returns whether a link may lead to a thread, as far as its address shows."""
+        return may_lie_at(self._image, link - self._entry)
+
+    def _breaks_off(self, head: int, gap: Optional[links.ListGap]) -> bool:
+        """Returns whether pages that are not in the image may hold the links to threads that are: not if both
+        walks come to one absent node, because then no other thread is missing."""
+        absent = links.absent_nodes(head, gap, self._memory.links, self._may_be_thread)
+        one = gap is not None and gap.forward.link == gap.backward.link
+        return head in absent or bool(absent and not one)
 
     def _witnessed(self, eprocess: int, seen: Set[int]) -> Iterator[Tuple[int, str]]:
         """Yields (address, witness) of the threads that are missing in a process's list."""

@@ -125,10 +125,11 @@ class Chains:
         """Returns the key of an owner.
 
         The list of processes may have another ID for its process than PspCidTable: then the ID of the thread
-        decides, which no other thread has.
+        decides, which no other thread has while it lives.
         """
         key = owner.pid, owner.tid
-        return key if owner.pid in self._examined else self._keys.get(owner.tid, key)
+        known = owner.ended or owner.pid in self._examined
+        return key if known else self._keys.get(owner.tid, key)
 
     def _end_of(self, owner: WaitOwner) -> str:
         """Returns the end of a chain whose last thread does not wait."""

@@ -8,6 +8,7 @@ processes that are waited for have to end. Other objects keep no owner. Source: 
 
 from __future__ import annotations
 
+import functools
 from functools import cached_property
 from typing import Optional, Tuple
 
@@ -18,7 +19,7 @@ from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import Field
 from ..memory.image import Image
 from ..process.handletables import HandleTables, handle_tables
-from ..process.kernelobjects import IMAGE_FILE_NAME, process_at
+from ..process.kernelobjects import IMAGE_FILE_NAME, may_lie_at, process_at
 from ..process.objectheaders import ObjectInfo, Objects
 from ..process.processlist import process_list
 from ..process.thread import TERMINATED, Thread
@@ -60,6 +61,7 @@ class KernelObjects:
             types["_KWAIT_BLOCK"],
             types["_DISPATCHER_HEADER"],
             image.pointer_size,
+            functools.partial(may_lie_at, image),
         )
         header = types["_DISPATCHER_HEADER"]
         self._type = header.first_member("Type")

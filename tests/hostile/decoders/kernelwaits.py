@@ -28,7 +28,7 @@ _KTHREAD, _BLOCKS, _OBJECTS = 0x1000, 0x2000, 0x3000
 def _reader(table: Isf, read: ReadMemory) -> waitblocks.WaitBlockReader:
     types = heaptypes.structures(table)
     thread, block, header = (types[name] for name in ("_KTHREAD", "_KWAIT_BLOCK", "_DISPATCHER_HEADER"))
-    return waitblocks.WaitBlockReader(read, thread, block, header, table.pointer_size)
+    return waitblocks.WaitBlockReader(read, thread, block, header, table.pointer_size, bool)
 
 
 @functools.lru_cache(maxsize=None)

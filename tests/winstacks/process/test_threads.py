@@ -252,6 +252,19 @@ def test_a_stack_that_two_threads_have(name: str, tmp_path: pathlib.Path) -> Non
     assert statuses(image, tmp_path) == {**expected, 1004: ""}
 
 
+def test_borders_written_to_one_thread_make_no_other_doubtful(tmp_path: pathlib.Path) -> None:
+    """Its InitialStack, which leads to its own stack, contradicts them."""
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, **known.options())
+    app = kernel.process("app.exe", pid=1000)
+    innocent, written = app.thread(1004), app.thread(1008)
+    for member in ("StackBase", "StackLimit"):
+        written.kthread[member] = innocent.kthread[member]
+    found = statuses(kernel.image(), tmp_path)
+    assert found[1004] == ""
+    assert found[1008].startswith("contradicted: ")
+
+
 def statuses(image: Image, folder: pathlib.Path) -> Dict[Optional[int], str]:
     """Returns the statuses of the threads of process 1000 by TID."""
     found = listed(context.open_image(image, folder), pids=[1000])

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Threads that wait for one lock with many owners share what is kept of the owners."""
+"""Chains of waiting threads: who owns what they wait for, and what is kept of the owners."""
 
 from __future__ import annotations
 
@@ -39,3 +39,19 @@ def test_owners_are_kept_once(monkeypatch: pytest.MonkeyPatch) -> None:
     holders = only(made)
     # Those of all other threads are one, and each owner leaves itself out.
     assert len(holders) == 3
+
+
+def test_a_thread_with_the_id_of_an_owner_that_has_ended_is_not_the_owner() -> None:
+    """Windows gives the ID to a new thread, which waits for the first one here."""
+    waits = [
+        SimpleNamespace(
+            thread=SimpleNamespace(tid=tid, space=SimpleNamespace(pid=PID)),
+            awaited=(SimpleNamespace(owners=(owner,), mode=words.FOR_EXCLUSIVE),),
+        )
+        for tid, owner in ((1, WaitOwner(99, "gone.exe", 2, ended=True)), (2, WaitOwner(PID, "a.exe", 1)))
+    ]
+    process: Any = SimpleNamespace(space=SimpleNamespace(pid=PID), status=(), others={}, waits=waits)
+    found = chains.Chains([process])
+    first: Any = waits[0]
+    assert found.deadlocks == []
+    assert found.follow(first).end == words.ENDS_EXITED

@@ -72,11 +72,13 @@ def _ended(space: AddressSpace, facts: CheckFacts) -> Iterator[Finding]:
     """
     remnant = POOL_SCAN in _witnesses(space.remark)
     threads = 0 if remnant else _live(space, facts)
-    if threads and not facts.image.service(process_list).interrupted:
+    if threads:
+        absent = facts.image.service(process_list).interrupted
+        severity, innocent = (LOW, _ABSENT) if absent else (MEDIUM, _ENDING)
         evidence = f"_EPROCESS {space.eprocess:#x}: {text(space.remark)}, {counted(threads, 'live thread')} "
         evidence += "in its list, and an ExitTime"
         group = ("process", space.eprocess)
-        yield Finding(MEDIUM, LIKELY, space, evidence, _ENDING, group, address=space.eprocess)
+        yield Finding(severity, LIKELY, space, evidence, innocent, group, address=space.eprocess)
 
 
 def _unlisted(
@@ -100,7 +102,7 @@ def _unlisted(
             return
     severity, confidence = HIGH, LIKELY if scanned else CERTAIN
     created = create_time(facts.image, space.eprocess)
-    innocent = _NEWEST if not created or created >= newest else NONE_KNOWN
+    innocent = _NEWEST if created and 0 < newest <= created else NONE_KNOWN
     if not threads:
         severity, confidence, innocent = LOW, LIKELY, _UNFINISHED
     if facts.image.service(process_list).interrupted:

@@ -18,7 +18,7 @@ from ..finding import NONE_KNOWN, OF_MEMORY, Check, Finding, frame_places, place
 _NO_BIT = "the page tables have no bit that forbids execution"
 _NARROW = "a 32-bit process may run code in any page: in a dump only the exception shows memory of data"
 _CRASH = "a jump to data: the process is about to crash"
-_NULL = "a call through a null pointer: Windows maps nothing there"
+_NULL = "a call through a null pointer: nothing is mapped there"
 
 
 def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
@@ -26,7 +26,9 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     refused = refused_place(stack, facts)
     if refused is not None:
         evidence = f"the processor refused to execute it; {facts.memory(stack.space, refused.address)}"
-        severity, innocent = (LOW, _NULL) if refused.address < USER_LOWEST else (MEDIUM, _CRASH)
+        # Windows 7 and earlier lets a program map the pages below.
+        null = refused.address < USER_LOWEST and facts.vad(stack.space, refused.address) is None
+        severity, innocent = (LOW, _NULL) if null else (MEDIUM, _CRASH)
         yield place_finding(stack, refused, severity, CERTAIN, evidence, innocent, (stack.trace_id, None))
         return
     if not facts.has_no_execute(stack.space):

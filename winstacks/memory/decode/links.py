@@ -169,12 +169,22 @@ def walk(head: int, read_links: ReadLinks, limit: int = MAX_NODES) -> ListWalk:
     return ListWalk(tuple(before), tuple(after), None if altered else ListGap(forward, backward), altered)
 
 
-def interrupted(gap: Optional[ListGap], read_links: ReadLinks) -> bool:
-    """Returns whether a walk broke off at a node, or at the head, that is not in the image.
+def absent_nodes(
+    head: int, gap: Optional[ListGap], read_links: ReadLinks, is_possible: Callable[[int], bool]
+) -> Set[int]:
+    """Returns the nodes at which walks broke off because they are not in the image; the head among them if it
+    is not.
 
     Programs that copy memory write zeros for pages that they cannot read; no node of a list has zeros.
+
+    Args:
+        head, read_links: as in `steps`
+        is_possible: whether a node may be at an address: elsewhere no page of the list is missing
     """
-    return any(end.reason in (UNREADABLE, HEAD) or read_links(end.link) == (0, 0) for end in gap or ())
+    if gap is None or read_links(head) in (None, (0, 0)):
+        return set() if gap is None else {head}
+    lost = (end.link for end in gap if end.reason == UNREADABLE or read_links(end.link) == (0, 0))
+    return set(filter(is_possible, lost))
 
 
 def _altered(

@@ -9,7 +9,7 @@ WaitBlockCount, KWAIT_BLOCK.NextWaitBlock). Numbers of object types: the public 
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, List, NamedTuple, Optional, Set, Tuple
 
 from ...columns import words
 from ...memory.decode.memory import ReadMemory
@@ -68,15 +68,23 @@ class WaitBlockReader:
 
     Args:
         thread, block, header: `_KTHREAD`, `_KWAIT_BLOCK` and `_DISPATCHER_HEADER`
+        is_possible: whether a link may lead to an address: elsewhere nothing is missing in the image
 
     Raises:
         MissingMemberError: the symbols do not describe wait blocks
     """
 
     def __init__(
-        self, read: ReadMemory, thread: Structure, block: Structure, header: Structure, pointer_size: int
+        self,
+        read: ReadMemory,
+        thread: Structure,
+        block: Structure,
+        header: Structure,
+        pointer_size: int,
+        is_possible: Callable[[int], bool],
     ) -> None:
         self._read = read
+        self._is_possible = is_possible
         self._size = block.size
         self._pointer = pointer_size
         self._list = thread.field("WaitBlockList")
@@ -125,8 +133,10 @@ class WaitBlockReader:
         link = at + self._links.offset
         for _ in range(MAX_LISTED):
             forward = self._word(link)
-            back = None if forward is None else self._word(forward + size)
-            if forward is None or back is None:
+            if forward is None:
+                return None
+            back = self._word(forward + size)
+            if back is None and self._is_possible(forward):
                 return None
             if back != link:
                 return False

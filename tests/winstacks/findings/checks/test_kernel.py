@@ -339,6 +339,17 @@ def test_a_process_that_the_list_did_not_have_yet(name: str) -> None:
     assert row["Innocent"] == "no listed process is newer: it may have been created while the image was taken"
 
 
+def test_a_process_without_a_known_time_is_not_called_the_newest() -> None:
+    """The time of its creation is not in the image."""
+    kernel = processes("win10-x64")
+    hidden = process_of(kernel, 1008)
+    hidden.thread(1012)
+    image = kernel.image()
+    unlink(kernel, hidden.eprocess.at("ActiveProcessLinks"))
+    kernel.space.write_int(hidden.eprocess.at("CreateTime.QuadPart"), 0, 8)
+    assert only(found(image, HIDDEN))["Innocent"] == NONE_KNOWN
+
+
 @pytest.mark.parametrize("name", ["win7-x86", "win11-x64"])
 @pytest.mark.parametrize(("state", "expected"), [(5, ["medium"]), (4, [])])
 def test_an_unlisted_process_whose_exit_time_was_written(name: str, state: int, expected: List[str]) -> None:
@@ -406,6 +417,55 @@ def lose(kernel: Kernel, address: int, zeros: bool) -> None:
         kernel.space.write(address & ~0xFFF, bytes(0x1000))
     else:
         kernel.space.set_state(address, 8, State.PAGEFILE)
+
+
+@pytest.mark.parametrize("link", [0x41414141, 0xFFFF800000001001])
+def test_links_that_lead_to_no_thread_explain_no_other_thread(link: int) -> None:
+    """No page of a list is at such an address: two writes would lower each finding of the process."""
+    kernel = processes("win10-x64")
+    app = process_of(kernel, 1008)
+    threads = [app.thread(1040 + 4 * number) for number in range(5)]
+    image = kernel.image()
+    head = app.eprocess.at("ThreadListHead")
+    unlink(kernel, threads[3].ethread.at("ThreadListEntry"))
+    for place in (head, head + 8):
+        kernel.space.write_int(place, link, 8)
+    rows = found(image, HIDDEN)
+    assert ("medium", threads[3].tid) in [(row["Severity"], row["TID"]) for row in rows]
+
+
+@pytest.mark.parametrize("link", [0x41414141, 0xFFFF800000001001])
+def test_links_that_lead_to_no_process_explain_no_other_process(link: int) -> None:
+    kernel = processes("win10-x64")
+    hidden = process_of(kernel, 1008)
+    hidden.thread(1012)
+    image = kernel.image()
+    unlink(kernel, hidden.eprocess.at("ActiveProcessLinks"))
+    for offset in (0, 8):
+        kernel.space.write_int(kernel.symbol("PsActiveProcessHead") + offset, link, 8)
+    rows = [row for row in found(image, HIDDEN) if row["PID"] == 1008]
+    assert [row["Severity"] for row in rows] == ["high"]
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+def test_threads_of_a_list_whose_head_alone_is_absent(zeros: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The head is on one page, and all else that is read of the _EPROCESS on the page before."""
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, **known.options())
+    allocate = kernel.space.allocate
+    monkeypatch.setattr(kernel.space, "allocate", lambda size, unit=16, **_: allocate(size, unit))
+    end = sum(kernel.space.allocated)
+    distance = kernel.process("app.exe", pid=1000).eprocess.at("ThreadListHead") - end
+    kernel.space.allocate(-(sum(kernel.space.allocated) + distance) % 0x1000)
+    app = kernel.process("app.exe", pid=1004)
+    head = app.eprocess.at("ThreadListHead")
+    assert app.eprocess.at("ImageFileName") + 16 <= head & ~0xFFF
+    kernel.space.allocate(0x1000)
+    threads = [app.thread(8000 + 4 * number) for number in range(3)]
+    image = kernel.image()
+    lose(kernel, head, zeros)
+    rows = [row for row in found(image, HIDDEN) if row["TID"]]
+    assert {(row["Severity"], row["TID"]) for row in rows} == {("low", thread.tid) for thread in threads}
 
 
 @pytest.mark.parametrize("zeros", [False, True])
