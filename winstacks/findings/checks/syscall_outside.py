@@ -63,7 +63,8 @@ _NOT_STUBS = "a program that makes system calls itself, such as copy protection 
 _CONTEXT_SET = "a debugger or a runtime that set the thread's context"
 _SMEARED = "the thread ran while the image was taken"
 _NO_TRAP_FRAME = (
-    "the dump of a process has a CONTEXT in place of a thread's newest trap frame, which would show a system call"
+    "the dump of a process has a CONTEXT in place of a thread's newest trap frame, which would show a system "
+    "call"
 )
 _PICO = "a pico process: a program of WSL"
 
