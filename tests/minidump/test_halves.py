@@ -118,7 +118,7 @@ def test_a_32_bit_dump_has_the_lower_half(folder: pathlib.Path, of_dump: Any, of
 
 @pytest.mark.parametrize("narrow", [False, True])
 def test_no_dump_shows_what_made_a_system_call(folder: pathlib.Path, narrow: bool) -> None:
-    """The kernel of a 32-bit dump may have 64 bits: the reason does not tell its bitness."""
+    """The kernel of a 32-bit dump may have 64 bits."""
     opened = context.open_image(sample.build().image(), folder, "sample.dmp")
     path = folder / f"calls-{narrow}.dmp"
     path.write_bytes(dump_of(opened, LEGACY, narrow=narrow))
