@@ -10,7 +10,7 @@ import struct
 from typing import Any
 
 import pytest
-from volatility3.plugins.minidump import callstacks, gflags, locks, stacktracedb
+from volatility3.plugins.minidump import callstacks, gflags, locks, stacktracedb, tracefindings
 from volatility3.plugins.windows import callstacks as image_callstacks
 from volatility3.plugins.windows import gflags as image_gflags
 from volatility3.plugins.windows import locks as image_locks
@@ -114,3 +114,18 @@ def test_a_32_bit_dump_has_the_lower_half(folder: pathlib.Path, of_dump: Any, of
     expected = [frame for frame in shown(opened.rows(of_image, pid=[LEGACY])) if frame[1]["Arch"] == "x86"]
     assert shown(OpenedDump(path).rows(of_dump)) == expected
     assert expected
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_no_dump_shows_what_made_a_system_call(folder: pathlib.Path, narrow: bool) -> None:
+    """The kernel of a 32-bit dump may have 64 bits."""
+    opened = context.open_image(sample.build().image(), folder, "sample.dmp")
+    path = folder / f"calls-{narrow}.dmp"
+    path.write_bytes(dump_of(opened, LEGACY, narrow=narrow))
+    rows = [row for _, row in OpenedDump(path).rows(tracefindings.TraceFindings, check=["syscall_outside"])]
+    row = only(row for row in rows if row["Finding"] == "syscall_outside")
+    assert row["Status"] == "not checked"
+    assert row["Evidence"] == (
+        "the dump of a process has a CONTEXT in place of a thread's newest trap frame, which would show a "
+        "system call"
+    )

@@ -100,7 +100,7 @@ def test_private_memory_is_private_without_a_list_of_modules(tmp_path: pathlib.P
 
 def test_an_empty_list_is_a_list(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
     stack, frame = stack_of(dump(tmp_path / "process.dmp", CODE + 0x10, listed=True, regions=False))
-    assert (frame["Symbol"], frame["Status"]) == ("<unmapped>", "VADs incomplete")
+    assert (frame["Symbol"], frame["Backing"], frame["Status"]) == ("<no-module>", "none", "VADs incomplete")
     assert "code in no module" in stack["Status"]
     assert warned(caplog) == []
 
@@ -109,9 +109,9 @@ PROGRAM = Module(PROGRAM_BASE, 0x10000, 1, "C:\\app.exe")
 DLL = Module(CODE & -0x10000, 0x10000, 1, "C:\\Windows\\System32\\ntdll.dll")
 
 
-def cut_list(path: pathlib.Path, there: int) -> OpenedDump:
+def cut_list(path: pathlib.Path, there: int, ip: int = CODE + 0x10) -> OpenedDump:
     """A dump of two modules, whose list ends after some bytes; the second module has the code."""
-    opened = dump(path, CODE + 0x10, listed=True, regions=False, modules=[PROGRAM, DLL], code=True)
+    opened = dump(path, ip, listed=True, regions=False, modules=[PROGRAM, DLL], code=True)
     data = bytearray(path.read_bytes())
     count, directory = struct.unpack_from("<II", data, 8)
     rows = [directory + 12 * number for number in range(count)]
@@ -129,6 +129,14 @@ def test_a_list_of_which_the_file_has_nothing(there: int, tmp_path: pathlib.Path
     assert (frame["Symbol"], frame["Backing"], frame["Status"]) == ("<unknown>", "unknown", NO_LIST)
     assert isinstance(stack["Unbacked"], ABSENT)
     assert not unbacked(opened)
+
+
+@pytest.mark.parametrize("there", [4 + 108, 4 + 2 * 108])
+def test_an_address_that_no_stream_describes(there: int, tmp_path: pathlib.Path) -> None:
+    """Nothing was searched that could show that no memory is there; a whole list shows that no module is."""
+    _, frame = stack_of(cut_list(tmp_path / "process.dmp", there, PRIVATE + 0x10))
+    doubt = "VADs incomplete" if there == 4 + 2 * 108 else "module list incomplete, VADs incomplete"
+    assert (frame["Symbol"], frame["Backing"], frame["Status"]) == ("<no-module>", "none", doubt)
 
 
 @pytest.mark.parametrize("there", [4 + 108, 4 + 108 + 50])

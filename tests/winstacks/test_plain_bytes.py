@@ -125,7 +125,7 @@ def test_what_is_not_known_is_said(memory: Bytes, tmp_path: pathlib.Path) -> Non
     image = opened(memory)
     space = AddressSpace(pid=7, process="app.exe", machine=Machine.AMD64, layer_name="bytes", peb=PEB)
     name = Symbolizer(image).for_space(space).name(0x280000)
-    assert (name.symbol, name.backing) == ("<unmapped>", "unmapped")
+    assert (name.symbol, name.backing) == ("<no-module>", "none")
     assert has_status(name.status, StatusCode.VADS_INCOMPLETE)
     assert list(AddressSpaces.list_spaces(image)) == []
     assert image.symbol("NtGlobalFlag") is None

@@ -75,7 +75,7 @@ BACKINGS: Words = {
     MAPPED: "a mapped file that is in no loader list",
     PRIVATE: "memory of the process that belongs to no file",
     UNMAPPED: "no memory",
-    NONE: "a kernel address in no module",
+    NONE: "an address in no module: of the kernel, or of a dump that does not list its memory",
     UNLOADED: "an unloaded module was there",
     USER: "a user address in a stack of the kernel",
     UNKNOWN: "unknown: the dump has no list of modules",

@@ -28,6 +28,8 @@ from .places import (
     LIST_INCOMPLETE,
     NO_LIST,
     NO_MODULE,
+    NO_REGION,
+    NO_REGION_UNLISTED,
     NOT_CANONICAL,
     PRIVATE,
     UNMAPPED,
@@ -146,7 +148,8 @@ class PlaceMap:
             known.append((vad.start, vad.end, place))
         spans += untold_spans
         if not process.vads_whole:
-            spans.append((0, self.halves.user_end, UncertainPlace(VADS_INCOMPLETE if listed else NO_LIST)))
+            gap_name = self._untold_gap(process) if listed else NO_LIST
+            spans.append((0, self.halves.user_end, UncertainPlace(gap_name)))
         unloaded: List[Unloaded] = []
         for machine, ntdll in process.ntdlls.items():
             reader = self._reader(layer_name, process, ntdll)
@@ -183,6 +186,12 @@ class PlaceMap:
     def _gap(self, kind: Type[KernelGap], name: Name) -> KernelGap:
         """Returns the place of kernel addresses in no module."""
         return kind(name, self._roms.holds, self._unlisted.place)
+
+    def _untold_gap(self, process: ProcessModules) -> Name:
+        """Returns the name of user addresses in no known VAD, while others may be missing."""
+        if self._image.table_name:
+            return VADS_INCOMPLETE
+        return NO_REGION if process.lists_whole else NO_REGION_UNLISTED
 
     def _user_gap(self, space: AddressSpace) -> Place:
         """Returns the place of user addresses in no VAD. In an image with a kernel, page tables show whether

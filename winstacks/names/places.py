@@ -57,6 +57,10 @@ UNSIZED = NO_LIST._replace(status=status(StatusCode.MODULE_LIST_INCOMPLETE))
 """An address behind the base of a module whose size is not in a dump: it may be in that module."""
 NOT_CANONICAL = Name("<unmapped>", NONE, status(StatusCode.NOT_CANONICAL), words.UNMAPPED)
 VADS_INCOMPLETE = Name("<unmapped>", NONE, status(StatusCode.VADS_INCOMPLETE), words.UNMAPPED)
+NO_REGION = NO_MODULE._replace(status=VADS_INCOMPLETE.status)
+"""An address in no module of a process without page tables, whose regions are not all listed."""
+NO_REGION_UNLISTED = NO_REGION._replace(status=status(StatusCode.MODULE_LIST_INCOMPLETE, NO_REGION.status))
+"""The same where the list of modules has lost entries, too."""
 
 _BACKINGS = {
     StatusCode.NO_VAD: words.UNMAPPED,

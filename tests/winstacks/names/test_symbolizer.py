@@ -229,10 +229,10 @@ def test_a_process_of_which_only_the_peb_is_known(image: OpenedSample) -> None:
     assert (unlinked.symbol, unlinked.status) == ("unlinked!Send+0x20", status(StatusCode.PARTLY_UNLINKED))
     assert names.name(GONE_DLL + 0x20) == Name("<unloaded:plugin>+0x20", "unloaded", NOTHING, "unloaded")
     for address in (PRIVATE, MAPPED, NOWHERE, modules["hidden"].base + 0x1020):
-        assert names.name(address) == places.VADS_INCOMPLETE
+        assert names.name(address) == places.NO_REGION
     assert names.name(0) == Name("<zero>", "none", NOTHING, "")
     kernel = names.name(image.sample.kernel.symbol("PsLoadedModuleList"))
-    assert kernel.backing == ("none" if image.sample.wide else "unmapped")
+    assert kernel.backing == "none"
     found = names.module_at(modules["ntdll"].base)
     assert found is not None
     assert (found.module.name, found.module.status) == ("ntdll", NOTHING)
@@ -248,7 +248,7 @@ def test_halves_of_which_only_the_peb_is_known_are_told_apart(image: OpenedSampl
     assert symbolizer.for_space(native) is symbolizer.for_space(native) is not symbolizer.for_space(narrow)
     base = image.sample.modules["ntdll32"].base
     assert symbolizer.for_space(narrow).name(base + 0x1020) == module("ntdll!Send+0x20", "nearest")
-    assert symbolizer.for_space(native).name(base + 0x1020) == places.VADS_INCOMPLETE
+    assert symbolizer.for_space(native).name(base + 0x1020) == places.NO_REGION
 
 
 def test_the_ntdll_of_a_process_of_which_only_the_peb_is_known(image: OpenedSample) -> None:
@@ -262,7 +262,7 @@ def test_a_process_of_which_nothing_is_known(image: OpenedSample) -> None:
     memory, space = bare(image)
     symbolizer = Symbolizer(memory)
     names = symbolizer.for_space(space._replace(peb=0))
-    assert names.name(image.sample.modules["ntdll"].base + 0x1020) == places.VADS_INCOMPLETE
+    assert names.name(image.sample.modules["ntdll"].base + 0x1020) == places.NO_REGION_UNLISTED
     assert Ntdlls(memory, symbolizer.indexes).find_ntdll(space._replace(peb=0)) is None
     assert symbolizer.for_space(memory.kernel).name(PRIVATE).backing == "user"
 

@@ -62,6 +62,10 @@ _NUMBER = 0xFFFFFFFF
 _NOT_STUBS = "a program that makes system calls itself, such as copy protection or a security product"
 _CONTEXT_SET = "a debugger or a runtime that set the thread's context"
 _SMEARED = "the thread ran while the image was taken"
+_NO_TRAP_FRAME = (
+    "the dump of a process has a CONTEXT in place of a thread's newest trap frame, which would show a system "
+    "call"
+)
 _PICO = "a pico process: a program of WSL"
 
 
@@ -175,7 +179,9 @@ def _bytes(code: bytes) -> str:
 
 def unchecked(facts: CheckFacts) -> Iterator[str]:
     """Yields that the frames of system calls do not show their origin, if that is so."""
-    if facts.image.machine is Machine.I386:
+    if not facts.image.table_name:
+        yield _NO_TRAP_FRAME
+    elif facts.image.machine is Machine.I386:
         yield "in a 32-bit kernel the frame of a system call does not show the code that made it"
 
 

@@ -19,6 +19,7 @@ from ...columns.words import (
     LOW,
     MEDIUM,
     NEAREST,
+    NONE,
     PRIVATE,
     SYSCALL,
     TRAP,
@@ -111,7 +112,7 @@ def _called(
     """Yields a finding if the dispatcher's callee is suspect; `inner`: frames from the wait outwards."""
     callback = inner[-1]
     evidence = f"{inner[0].name.symbol} called by {dispatcher.name.symbol}"
-    if callback.name.backing in (PRIVATE, UNMAPPED):
+    if callback.name.backing in (PRIVATE, UNMAPPED, NONE):
         severity, _, innocent = explained(stack.space, callback.at, facts)
         severity = LOW if severity == LOW else MEDIUM
         evidence += f" through {callback.address:#x}; {facts.memory(stack.space, callback.address)}"

@@ -20,7 +20,7 @@ import bisect
 import functools
 from typing import FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
 
-from ...columns.words import IMAGE, PRIVATE, SCAN, TRAP, UNMAPPED
+from ...columns.words import IMAGE, NONE, PRIVATE, SCAN, TRAP, UNMAPPED
 from ...memory.decode.status import has_status
 from ...memory.decode.statuscodes import words_that
 from ...memory.decode.statusmeanings import Means
@@ -124,7 +124,7 @@ def _outline_of(stack: StackRecord, facts: CheckFacts) -> _Outline:
             vad = facts.vad(stack.space, place.at)
             regions.add(None if vad is None else vad.start)
     return _Outline(
-        [place.number for place in places if place.name.backing not in (PRIVATE, UNMAPPED)],
+        [place.number for place in places if place.name.backing not in (PRIVATE, UNMAPPED, NONE)],
         interrupted,
         images.index(True) if True in images else len(images),
         max(guesses, default=-1),

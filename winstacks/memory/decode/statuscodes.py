@@ -437,7 +437,8 @@ class StatusCode(Enum):
         Means.ABSENT | Means.NAME_INCOMPLETE | Means.LIST_INCOMPLETE | Means.LOWERS_CONFIDENCE,
     )
     """A part of the VAD tree is not in the image, the tree has fewer VADs than the kernel counts, or the
-    process has a page in memory without a VAD: `<unmapped>` is not certain."""
+    process has a page in memory without a VAD: `<unmapped>` is not certain. `<no-module>`: a dump does not
+    list the memory there, and none of its modules has the address."""
     PROTECTION_UNKNOWN = (
         "protection unknown",
         Means.NAME_INCOMPLETE | Means.LIST_INCOMPLETE | Means.LOWERS_CONFIDENCE,
