@@ -15,7 +15,7 @@ passes for one.
 from __future__ import annotations
 
 import re
-from typing import Callable, Optional
+from typing import Callable, Optional, Tuple
 
 from ...memory.decode.memory import ReadMemory
 from ...memory.decode.structure import Structures
@@ -54,14 +54,21 @@ def named(label: str) -> Optional[str]:
 class Contexts:
     """Finds the registers that an exception or an APC interrupted."""
 
-    def __init__(self, types: Structures, read: ReadMemory, is_code: Callable[[int], bool]) -> None:
+    def __init__(
+        self,
+        types: Structures,
+        read: ReadMemory,
+        is_code: Callable[[int], bool],
+        is_no_code: Callable[[int], bool],
+    ) -> None:
         context, record = types["_CONTEXT"], types["_EXCEPTION_RECORD"]
         self._read = read
         self._is_code = is_code
+        self._is_no_code = is_no_code
         self._context_size = context.size
         self._context = context.reader("ContextFlags", "Eip", "Esp", "Ebp", "SegCs", "EFlags")
         self._parameters_at = record.size - MAX_PARAMETERS * _POINTER
-        self._record = record.reader("NumberParameters")
+        self._record = record.reader("ExceptionAddress", "NumberParameters")
 
     def find_interrupted(self, name: str, entry: int, together: Together) -> Optional[Registers32]:
         """Returns the interrupted registers; None if the structures on the stack are not valid.
@@ -69,21 +76,27 @@ class Contexts:
         Args:
             entry: Esp at its first instruction
         """
-        context = self._behind_record(entry) if name == EXCEPTION else entry + _APC_ARGUMENTS
+        found = self._behind_record(entry) if name == EXCEPTION else (None, entry + _APC_ARGUMENTS)
+        if found is None:
+            return None
+        raised_at, context = found
         data = self._read(context, self._context_size) if context and together(entry, context) else None
-        if context is None or data is None:
+        if data is None:
             return None
         flags, ip, sp, bp, cs, eflags = self._context(data, 0)
         if flags & _NEEDED_FLAGS != _NEEDED_FLAGS or flags & ~_KNOWN_FLAGS or cs & _USER != _USER:
             return None
         if not eflags & _EFLAGS_ALWAYS or eflags & _EFLAGS_NEVER:
             return None
-        if sp < context + self._context_size or not together(entry, sp) or not self._is_code(ip):
+        if sp < context + self._context_size or not together(entry, sp):
+            return None
+        # A call into no memory raised the exception there: the record must confirm it.
+        if not self._is_code(ip) and not (raised_at == ip and self._is_no_code(ip)):
             return None
         return Registers32(ip, sp, bp)
 
-    def _behind_record(self, entry: int) -> Optional[int]:
-        """Returns the address of an exception's CONTEXT if the record below it is valid."""
+    def _behind_record(self, entry: int) -> Optional[Tuple[int, int]]:
+        """Returns ExceptionAddress and the address of the CONTEXT, if the record below that is valid."""
         pair = self._read(entry, _PAIR)
         if pair is None:
             return None
@@ -95,7 +108,7 @@ class Contexts:
         data = self._read(record, self._parameters_at)
         if data is None:
             return None
-        (parameters,) = self._record(data, 0)
+        raised_at, parameters = self._record(data, 0)
         if parameters > MAX_PARAMETERS or record + self._parameters_at + _POINTER * parameters > context:
             return None
-        return context
+        return raised_at, context

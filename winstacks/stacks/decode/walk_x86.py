@@ -82,7 +82,7 @@ class Walker32(Walker[Registers32]):
     ) -> None:
         super().__init__(find_image, read, may_execute)
         trap_frame = types["_KTRAP_FRAME"]
-        self._contexts = Contexts(types, read, self._is_code)
+        self._contexts = Contexts(types, read, self._is_code, self.is_no_code)
         self._find_dispatcher = find_dispatcher
         self._own_copy = own_copy
         self._functions = functions or Functions(read)

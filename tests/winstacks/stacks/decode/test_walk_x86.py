@@ -281,6 +281,19 @@ def test_the_context_of_an_exception() -> None:
         assert frames_of(program.walk(start, True)) == [(start.ip, "trap", True), *frames_of(walk)[2:]]
 
 
+@pytest.mark.parametrize("ip", [0, 0x45])
+def test_an_exception_of_a_call_into_no_memory(ip: int) -> None:
+    """Function 3 called through a pointer that leads nowhere: EXCEPTION_RECORD confirms the CONTEXT's Eip."""
+    program = raised().put(RECORD + 12, ip).put(CONTEXT + 0xB8, ip).put(INTERRUPTED, at(3))
+    program.memory[0x131B:0x1320] = bytes.fromhex("90 90 90 ff d0")
+    walk = from_below(program)
+    assert frames_of(walk)[2:] == [
+        *((ip, "trap", True), (at(3), "leaf", True), (at(4), "framepointer", True)),
+        (at(5), "framepointer", True),
+    ]
+    assert (walk.end, walk.gaps) == (None, ())
+
+
 def test_what_does_not_prove_itself_is_no_context() -> None:
     doubtful = [(at(4), "framepointer", False), (at(5), "framepointer", True)]
     flags, ip, cs, eflags, sp = (CONTEXT + number for number in (0, 0xB8, 0xBC, 0xC0, 0xC4))
