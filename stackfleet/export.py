@@ -156,7 +156,8 @@ SELECT f.*, Host, coalesce(ThreadCreateTime, ProcessCreateTime, CaptureTime) AS 
 FROM findings f JOIN (SELECT ImageId, Host FROM hosts) USING (ImageId)
 LEFT JOIN (SELECT ImageId, CaptureTime FROM image) USING (ImageId)
 LEFT JOIN (
-    SELECT ImageId, TraceId, min(ThreadCreateTime) AS ThreadCreateTime, min(ProcessCreateTime) AS ProcessCreateTime
+    SELECT ImageId, TraceId, min(ThreadCreateTime) AS ThreadCreateTime,
+           min(ProcessCreateTime) AS ProcessCreateTime
     FROM traces SEMI JOIN findings USING (ImageId, TraceId) GROUP BY ALL
 ) USING (ImageId, TraceId)
 WHERE {} AND Severity IS NOT NULL AND EventTime IS NOT NULL
