@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hmac
 import socket
-import warnings
 from collections.abc import Mapping
 from typing import Annotated, Any, Callable, Literal, Optional
 
@@ -303,7 +302,7 @@ def serve_pipes(made: MCPServer[Any]) -> None:
 
 
 def serve_http(made: MCPServer[Any], port: int, token: str, announce: Callable[[str], None]) -> None:
-    """Serves HTTP on 127.0.0.1 until Ctrl-C.
+    """Serves HTTP on 127.0.0.1 until a signal.
 
     Args:
         port: 0 for a free one
@@ -325,8 +324,6 @@ def serve_http(made: MCPServer[Any], port: int, token: str, announce: Callable[[
             server_header=False,
             ws="none",
         )
-        # Ctrl-C before its first step, which needs no answer.
-        warnings.filterwarnings("ignore", "coroutine 'Server.serve' was never awaited", RuntimeWarning)
         uvicorn.Server(config).run(sockets=[listening])
 
 

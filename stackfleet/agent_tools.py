@@ -63,7 +63,7 @@ def _crash(options: argparse.Namespace, database: Database) -> Question:
 def _sql(options: argparse.Namespace, database: Database) -> Question:
     if len(options.query) > MOST_SQL:
         raise WrongUseError(f"a query may have {MOST_SQL:,} letters")
-    if not database.is_select(options.query):
+    if database.statements(options.query) != ["SELECT"]:
         raise WrongUseError("a query is one SELECT statement")
     return Question(options.query)
 

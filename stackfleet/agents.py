@@ -70,16 +70,14 @@ def serve(options: argparse.Namespace) -> int:
     lake = Lake(options.lake)
     with Answerer(lake.uri, options.timeout, options.memory) as answerer:
         server = agent_server.server(answerer.answer)
+        _heed_signals(answerer)
         if options.http is None:
-            _heed_signals(answerer)
             agent_server.serve_pipes(server)
         else:
             given = os.environ.get(TOKEN, "")
             if given and (len(given) < LEAST_TOKEN or not given.isascii() or not given.isprintable()):
                 raise WrongUseError(f"{TOKEN} needs {LEAST_TOKEN} or more printable ASCII characters")
             token = given or secrets.token_urlsafe(32)
-            # The web server passes the signal on when it has ended.
-            signal.signal(signal.SIGTERM, signal.default_int_handler)
             try:
                 agent_server.serve_http(server, options.http, token, lambda url: _announce(url, given, token))
             except OSError as error:
@@ -88,11 +86,15 @@ def serve(options: argparse.Namespace) -> int:
 
 
 def _heed_signals(answerer: Answerer) -> None:
-    """Ends this process with Ctrl-C: an orderly end would wait for the thread that reads standard input."""
+    """Ends this process with Ctrl-C, also a job in the background of a shell, which ignores it until then.
+
+    An orderly end would wait for the thread that reads standard input, and asyncio loses an exception at some
+    places. The web server has handlers of its own, and passes the signal on when it has ended.
+    """
 
     def end(*_: object) -> None:
         answerer.end()
-        print("stackfleet: interrupted", file=sys.stderr, flush=True)
+        os.write(2, b"stackfleet: interrupted\n")
         os._exit(exits.INTERRUPTED)
 
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -211,15 +211,14 @@ class Database:
                 batch.validate(full=True)
                 yield from plain([batch])
 
-    def is_select(self, sql: str) -> bool:
-        """Returns whether a text is one SELECT statement.
+    def statements(self, sql: str) -> list[str]:
+        """Returns the kinds of the statements of a text, such as SELECT.
 
         Raises:
             SqlError: it is no SQL
         """
         with _explained():
-            statements = self._connection.extract_statements(sql)
-        return [statement.type for statement in statements] == [duckdb.StatementType.SELECT]
+            return [statement.type.name for statement in self._connection.extract_statements(sql)]
 
     def value(self, sql: str) -> Any:
         """Returns the only value of a query; see `table`."""

@@ -155,9 +155,14 @@ SELECT f.*, Host, coalesce(ThreadCreateTime, ProcessCreateTime, CaptureTime) AS 
             WHEN ProcessCreateTime IS NOT NULL THEN 'Process started' ELSE 'Memory captured' END AS EventKind
 FROM findings f JOIN (SELECT ImageId, Host FROM hosts) USING (ImageId)
 LEFT JOIN (SELECT ImageId, CaptureTime FROM image) USING (ImageId)
-LEFT JOIN (SELECT ImageId, TraceId, ThreadCreateTime, ProcessCreateTime FROM traces) USING (ImageId, TraceId)
+LEFT JOIN (
+    SELECT ImageId, TraceId, min(ThreadCreateTime) AS ThreadCreateTime,
+           min(ProcessCreateTime) AS ProcessCreateTime
+    FROM traces SEMI JOIN findings USING (ImageId, TraceId) GROUP BY ALL
+) USING (ImageId, TraceId)
 WHERE {} AND Severity IS NOT NULL AND EventTime IS NOT NULL
 ORDER BY EventTime, ImageId, Finding, PID, TID, Address"""
+"""One event for each finding, however many stacks of a hostile lake share its TraceId."""
 
 
 class Events:

@@ -153,7 +153,8 @@ class Lake:
                 f"{uri}: stackfleet 3 wrote this lake in another format. Read the images into a new lake"
             )
         if folder is not None and folder.exists() and not folder.is_dir():
-            raise LakeError(f"{uri}: no lake can be created here: it is not a folder")
+            where = "no lake can be created here: " if create else ""
+            raise LakeError(f"{uri}: {where}it is not a folder, and a lake is one")
         if not create and not self.exists:
             raise LakeError(
                 f"{uri} is not a stackfleet lake: it has no folder '{LOG}'. "
@@ -355,14 +356,23 @@ class Lake:
 
     @staticmethod
     def _readable(snapshot: Snapshot) -> Snapshot:
-        """Returns the version without files that are no Parquet, unfold to too much, or have other rows."""
+        """Returns the version without files that are no Parquet, unfold to too much, or have other rows.
+
+        Manifests are read whole: one that is not UTF-8 would end every command.
+        """
         faults = {}
         for file in snapshot.files:
+            whole = file.table == MANIFESTS
             try:
-                rows = snapshot.of_files([file]).scanner(columns=[]).count_rows()
+                scanner = snapshot.of_files([file]).scanner(columns=MANIFEST_SCHEMA.names if whole else [])
+                rows = (
+                    within(scanner.to_batches(), scanner.projected_schema).num_rows
+                    if whole
+                    else scanner.count_rows()
+                )
                 if rows != file.rows:
                     faults[file.path] = f"{rows:,} rows, but {file.rows:,} in the log"
-            except (pa.ArrowException, OSError, ValueError) as error:
+            except (pa.ArrowException, OSError, StoreError, ValueError) as error:
                 faults[file.path] = f"it cannot be read: {first_line(error)}"
         return snapshot.without(faults)
 

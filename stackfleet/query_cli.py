@@ -284,6 +284,12 @@ def _answer(options: argparse.Namespace, name: str) -> int:
     return exits.INCOMPLETE if failed else code
 
 
+def _sql(options: argparse.Namespace, database: Database) -> Question:
+    if len(database.statements(options.sql)) > 1:
+        raise WrongUseError("sql runs one statement: the rows of the others would not be shown")
+    return Question(options.sql)
+
+
 def _findings(options: argparse.Namespace, database: Database) -> Question:
     checks = checks_of(database, options.check) if options.check else None
     image_ids = images_of(database, options.host) if options.host else None
@@ -336,23 +342,13 @@ def matching(option: str, globs: Sequence[str], names: Mapping[str, Sequence[str
 
 
 def _rare(options: argparse.Namespace, database: Database) -> Question:
-    if compares_crashes(options.by, options.kind, options.partial):
-        return questions.rare_of_crashes(options.by, options.max_hosts, options.limit)
-    return questions.rare(
-        options.by, options.kind, options.max_hosts, options.limit, database.images, options.partial
-    )
-
-
-def compares_crashes(by: str, kinds: Sequence[str], partial: bool) -> bool:
-    """Returns whether `rare` compares crashes by a key, and not stacks.
-
-    Raises:
-        WrongUseError: it does, and is to choose stacks by their kinds or the quality of their keys
-    """
-    crashes = by in questions.CRASH_KEYS
-    if crashes and (kinds or partial):
-        raise WrongUseError(f"kind and partial choose stacks, and {by} compares crashes")
-    return crashes
+    if options.by not in questions.CRASH_KEYS:
+        return questions.rare(
+            options.by, options.kind, options.max_hosts, options.limit, database.images, options.partial
+        )
+    if options.kind or options.partial:
+        raise WrongUseError(f"kind and partial choose stacks, and {options.by} compares crashes")
+    return questions.rare_of_crashes(options.by, options.max_hosts, options.limit)
 
 
 def _diff(options: argparse.Namespace, database: Database) -> Question:
@@ -362,7 +358,7 @@ def _diff(options: argparse.Namespace, database: Database) -> Question:
 
 ASKED: dict[str, Ask] = {
     "status": lambda options, database: questions.status(),
-    "sql": lambda options, database: Question(options.sql),
+    "sql": _sql,
     "findings": _findings,
     "rare": _rare,
     "diff": _diff,

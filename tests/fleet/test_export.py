@@ -112,6 +112,13 @@ def test_a_kind_chooses_findings_as_it_chooses_stacks(tmp_path: pathlib.Path) ->
         assert documents and not [line for line in documents if '"heap"' in line]
 
 
+def test_stacks_that_share_a_trace_id_make_no_further_events(tmp_path: pathlib.Path) -> None:
+    traces = [{"TraceId": "std:0", "ThreadCreateTime": START}] * 20
+    found = [{"TraceId": "std:0", "Severity": "low", "Finding": "unbacked"}] * 20
+    fleetlakes.add(fleetlakes.new_lake(tmp_path / "lake"), "i1", traces=traces, findings=found)
+    assert len(export(tmp_path / "lake", "timesketch")) == 20 + 20
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -84,10 +84,11 @@ class Attack:
         number = len(list(self.log.glob("*.json")))
         (self.log / f"{number:020}.json").write_text("".join(f"{json.dumps(item)}\n" for item in actions))
 
-    def name_instead(self, path: str, **more: Any) -> None:
-        """Lets the log name another file in the place of the stacks of `i1`."""
-        gone = {"path": f"Table=traces/{self.file().name}", "deletionTimestamp": 1, "dataChange": True}
-        self.commit({"remove": {**gone, "partitionValues": {"Table": "traces"}}}, added(path, **more))
+    def name_instead(self, path: str, table: str = "traces", **more: Any) -> None:
+        """Lets the log name another file in the place of the rows of `i1`."""
+        gone = {"path": f"Table={table}/{self.file(table).name}", "deletionTimestamp": 1, "dataChange": True}
+        of = {"partitionValues": {"Table": table}}
+        self.commit({"remove": {**gone, **of}}, added(path, **of, **more))
 
     def rows(self, table: str, *rows: Dict[str, Any]) -> None:
         """Adds rows with Delta's own writer, without a manifest."""
@@ -114,16 +115,16 @@ def damaged_page(attack: Attack) -> None:
     attack.file().write_bytes(data)
 
 
-def plant_bytes(attack: Attack, column: str = "Stack") -> None:
+def plant_bytes(attack: Attack, column: str = "Stack", of: str = "traces") -> None:
     """The texts of a column are bytes that are no UTF-8; Arrow does not look at them."""
-    table, path = pq.read_table(attack.file()), attack.file().with_name("z.parquet")
+    table, path = pq.read_table(attack.file(of)), attack.file(of).with_name("z.parquet")
     ends = pa.py_buffer(b"".join(number.to_bytes(4, "little") for number in range(table.num_rows + 1)))
     texts = pa.Array.from_buffers(
         pa.string(), table.num_rows, [None, ends, pa.py_buffer(b"\xff" * table.num_rows)]
     )
     place = table.schema.get_field_index(column)
     pq.write_table(table.set_column(place, column, texts), path)
-    attack.name_instead(f"Table=traces/{path.name}", size=path.stat().st_size)
+    attack.name_instead(f"Table={of}/{path.name}", of, size=path.stat().st_size)
 
 
 SECRETS = "../other/Table=traces/x.parquet"
@@ -232,6 +233,14 @@ def test_a_manifest_harms_its_own_image_only(name: str, attack: Attack) -> None:
     states = {row["ImageId"]: row["Status"] for row in rows("status", attack.lake, "--verify")}
     assert states["i2"] == "done" and "damaged" in states.values()
     assert attack.others() == attack.before
+
+
+@pytest.mark.parametrize("column", ["ImageId", "Manifest"])
+def test_a_file_of_manifests_that_is_not_utf8_harms_its_own_images_only(column: str, attack: Attack) -> None:
+    plant_bytes(attack, column, "manifests")
+    states = {row["ImageId"]: row["Status"] for row in rows("status", attack.lake, "--verify")}
+    assert states == {"i1": "damaged", "i2": "done", "Table=manifests/z.parquet": "damaged"}
+    assert called("export", attack.lake, "--to", "folded").stdout == "I2;nt;stack of i2 1\n"
 
 
 @pytest.mark.parametrize("name", LOGS)

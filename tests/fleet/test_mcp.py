@@ -209,6 +209,7 @@ def test_over_http(lake: pathlib.Path) -> None:
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other signals")
 @pytest.mark.parametrize("options", [(), ("--http", "0")])
 def test_a_signal_ends_the_server_and_what_it_started(options: Tuple[str, ...], lake: pathlib.Path) -> None:
+    """Also a job in the background of a shell, which inherits an ignored SIGINT."""
     with subprocess.Popen(
         [sys.executable, *COMMAND, str(lake), *options],
         cwd=ROOT,
@@ -216,6 +217,7 @@ def test_a_signal_ends_the_server_and_what_it_started(options: Tuple[str, ...], 
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
     ) as process:
         assert process.stdin and process.stdout and process.stderr
         if options:

@@ -230,6 +230,14 @@ def test_sql(lake: pathlib.Path) -> None:
     assert "Traceback" not in bad.stderr
 
 
+def test_sql_runs_one_statement(lake: pathlib.Path) -> None:
+    done = called("sql", lake, "SELECT 1; SELECT 2")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "sql runs one statement" in done.stderr
+    pivot = "PIVOT (SELECT status, 1 AS n FROM manifests) ON status USING sum(n)"
+    assert called("sql", lake, pivot, "--format", "csv").stdout.split() == ["done,failed", "9,1"]
+
+
 @pytest.mark.parametrize(
     ("query", "form", "reason"),
     [

@@ -196,6 +196,8 @@ def test_an_image_whose_file_was_moved_is_not_taken_for_a_copy(few: Fleet, tmp_p
         (["rare", "LAKE", "--limit", "-1"], "--limit: -1 is not a number from 0"),
         (["run", "IMAGE", "-o", "LAKE", "--scheduler", "tcp://127.0.0.1:9"], "--scheduler"),
         (["status", "LAKE"], "is not a stackfleet lake"),
+        (["status", "IMAGE"], ".dmp: it is not a folder, and a lake is one"),
+        (["run", "IMAGE", "-o", "IMAGE"], "no lake can be created here"),
         (["rare", "ftp://bucket/lake"], "ftp://"),
         (["nonsense"], "nonsense"),
         ([], "COMMAND"),

@@ -249,6 +249,11 @@ def test_keys_repeat_and_quantities_do_not(opened: Opened) -> None:
     assert [frame["Source"] for frame in frames] == ["nearest", "export", "module", "export"]
 
 
+def test_a_fold_without_candidates_says_so(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
+    assert not [frames for _, frames in stacks(opened, tid=[1004], candidates=True, fold=True) if frames]
+    assert "--fold leaves out the rows of --candidates" in caplog.messages
+
+
 def test_only_return_addresses_are_captured(image: StackImage, opened: Opened) -> None:
     """The interrupted instruction stays in the listing and counts for nothing."""
     addresses = [address for address, _, _ in image.expected[1004, "user"].frames]

@@ -748,6 +748,17 @@ def test_options_select_stacks(written: Written, opened: Opened, tmp_path: pathl
     assert all(any(name.startswith("<") for name in names) for names, _ in stacks)
 
 
+def test_stacks_without_weight_are_told(
+    opened: Opened, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {"weight": "bytes", "format": ["folded"]}
+    grid.rendered(opened, tracegraph.TraceGraph, tmp_path, kinds=["lock"], **options)
+    assert "Nothing is drawn: all stacks (lock) have the weight 0 with --weight bytes" in caplog.messages
+    caplog.clear()
+    grid.rendered(opened, tracegraph.TraceGraph, tmp_path, kinds=["heap"], **options)
+    assert not [text for text in caplog.messages if "drawn" in text]
+
+
 def test_what_is_cut_keeps_its_weight() -> None:
     tree = PrefixTree(most=3 * 4)
     for number in range(50):

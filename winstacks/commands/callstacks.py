@@ -131,6 +131,8 @@ class CallStacks(Command[Thread, ShownStack]):
         return iter(())
 
     def finish(self) -> Iterator[Row]:
+        if self.option("candidates") and self.option("fold"):
+            self.log.warning("--fold leaves out the rows of --candidates")
         for shown, count in self._unique.values():
             yield from self._stack(shown, count)
 

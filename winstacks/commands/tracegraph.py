@@ -23,6 +23,8 @@ vollog = logging.getLogger(__name__)
 
 TITLE = "flame graph of its stacks"
 
+_NOTHING = "Nothing is drawn: all stacks (%s) have the weight 0 with --weight %s"
+
 
 class TraceGraph(FlatCommand):
     """The work of `windows.tracegraph`."""
@@ -61,6 +63,8 @@ class TraceGraph(FlatCommand):
         if self._baseline is not None:
             tree.compare((formats.comparable(names), weight) for names, weight in self._baseline.stacks)
         limits = (StatusCode.STACKS_CUT if tree.cut else None, StatusCode.SUM_LIMIT if tree.capped else None)
+        if self._drawn.kinds and not any(figures.weight for figures in self._drawn.kinds.values()):
+            self.log.warning(_NOTHING, ", ".join(self._drawn.kinds), weight)
         paths = [file.shown for file in self.image.service(identity).files]
         before = self.config.get("baseline")
         compared = f", compared with {file_name(before)}" if before else ""
