@@ -44,6 +44,11 @@ def state_name(state: int) -> str:
     return _STATES[state] if 0 <= state < len(_STATES) else str(state)
 
 
+def has_state(state: Optional[int]) -> bool:
+    """Returns whether a KTHREAD.State is known, and one that Windows has."""
+    return state is not None and 0 <= state < len(_STATES)
+
+
 def wait_reason_name(reason: int) -> str:
     """Returns the name of a KTHREAD.WaitReason; a number without a name is returned as text."""
     return _REASONS[reason] if 0 <= reason < len(_REASONS) else str(reason)
