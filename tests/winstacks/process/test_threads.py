@@ -20,6 +20,7 @@ from winstacks.memory.decode.status import text
 from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.process.kernelobjects import PROCESS_OF_THREAD
 from winstacks.process.kernelstacks import MAX_SEGMENTS, KernelStacks
+from winstacks.process.spaces import AddressSpaces
 from winstacks.process.thread import TERMINATED, Thread
 from winstacks.process.threads import Threads
 from winstacks.process.userstacks import UserStacks
@@ -240,6 +241,25 @@ def test_the_teb_of_another_thread(name: str, tmp_path: pathlib.Path) -> None:
         [],
         [(second.user_stack_limit, second.user_stack_base)],
     ]
+
+
+@pytest.mark.parametrize("name", ("win7-x64", "win10-x64", "win10-x86"))
+def test_a_thread_whose_type_is_that_of_a_process(name: str, tmp_path: pathlib.Path) -> None:
+    """Its ID is the ID of the thread in PspCidTable: no process is there."""
+    known = kernels.load(name)
+    kernel = Kernel(known.table, **known.options())
+    app = kernel.process("app.exe", pid=1000)
+    changed = app.thread(1004)
+    app.thread(1008)
+    image = kernel.image()
+    changed.kthread["Header.Type"] = 3
+    # What a thread has where a process has its ID is not 0.
+    place = changed.ethread.address + kernel.isf.offset("_EPROCESS", "UniqueProcessId")
+    if kernel.space.read_int(place) == 0:
+        kernel.space.write_int(place, 0x1234, 4)
+    opened = context.open_image(image, tmp_path)
+    assert [space.pid for space in AddressSpaces.list_spaces(opened.image)] == [0, 4, 1000]
+    assert [text(thread.status) for thread in listed(opened)] == ["not a thread", ""]
 
 
 @pytest.mark.parametrize("lost", ["nothing", "missing", "zeroes"])
