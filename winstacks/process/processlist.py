@@ -144,7 +144,7 @@ class CidTable:
                 continue
             is_process, is_thread = (is_type(object_type, each) for each in (PROCESS_OBJECT, THREAD_OBJECT))
             if is_process:
-                # The ID tells a thread with the type of a process from a process.
+                # One write to Type makes no process of a thread: the ID decides.
                 as_process, as_thread = (memory.member(body, own_id) == entry.handle for own_id in own_ids)
                 is_thread = as_thread and not as_process
             if is_thread:

@@ -132,7 +132,7 @@ class Thread(NamedTuple):
 
     @property
     def own_teb(self) -> int:
-        """Address of its TEB; 0 if it has none, if it is unknown, or if it may be that of another thread."""
+        """Address of its TEB; 0 if it has none, if it is unknown, or if another thread may have it."""
         doubted = any(item.code is StatusCode.CONTRADICTED and TEB in item.members for item in self.status)
         return 0 if doubted else self.teb or 0
 

@@ -56,7 +56,7 @@ class UserStacks:
 
 
 def contradicts(image: Image, space: AddressSpace, teb: int, tids: Collection[Optional[int]]) -> bool:
-    """Returns whether the memory at the TEB of a thread says that it is no TEB, or that of another thread.
+    """Returns whether the memory at the TEB of a thread says that it is no TEB, or the TEB of another thread.
 
     A program may write to ClientId: RealClientId is a second witness. Neither a page that is not in the image
     nor one of zeros says anything.

@@ -251,7 +251,7 @@ class TrapContexts:
         if space is None or not thread.own_teb or self._slots is None or not space.layer_name:
             return None
         memory = self._image.memory(thread.space)
-        address = narrow_context(self._image, memory, thread.teb + self._slots.offset)
+        address = narrow_context(self._image, memory, thread.own_teb + self._slots.offset)
         if address == 0:
             return None
         read = functools.partial(memory.read, address) if address else lambda size: None

@@ -222,7 +222,7 @@ def test_segments_that_go_in_a_circle(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_the_teb_of_another_thread(name: str, tmp_path: pathlib.Path) -> None:
-    """What leads from the TEB leads to the other thread: nobody takes the stack that it names."""
+    """The limits in that TEB are limits of the other thread alone."""
     known = kernels.load(name)
     kernel = Kernel(known.table, **known.options())
     app = kernel.process("app.exe", pid=1000)
@@ -230,7 +230,7 @@ def test_the_teb_of_another_thread(name: str, tmp_path: pathlib.Path) -> None:
     ended.kthread["State"] = TERMINATED
     assert second.teb is not None and third.teb is not None
     first.kthread["Teb"] = ended.kthread["Teb"] = second.teb.address
-    # What a program writes into its TEB says nothing against the kernel, and neither does a lost page.
+    # A program can write into its TEB: one of two IDs is enough.
     third.teb["ClientId.UniqueThread"] = 1004
     third.teb["RealClientId.UniqueThread"] = third.tid
     opened = context.open_image(kernel.image(), tmp_path)
@@ -253,7 +253,7 @@ def test_a_thread_whose_type_is_that_of_a_process(name: str, tmp_path: pathlib.P
     app.thread(1008)
     image = kernel.image()
     changed.kthread["Header.Type"] = 3
-    # What a thread has where a process has its ID is not 0.
+    # The word of a thread where a process has its ID is not 0.
     place = changed.ethread.address + kernel.isf.offset("_EPROCESS", "UniqueProcessId")
     if kernel.space.read_int(place) == 0:
         kernel.space.write_int(place, 0x1234, 4)
