@@ -327,6 +327,11 @@ WARNINGS: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
 """Part of the text of a warning, and what it names."""
 
 EVIDENCE: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
+    ("KTHREAD.Teb leads to no TEB", ("_ETHREAD.Tcb.Teb", "_TEB*", "_NT_TIB.*")),
+    (
+        "the image section of a module cannot be read",
+        ("_CONTROL_AREA.*", "_SEGMENT.*", "_SUBSECTION.*", *VADS),
+    ),
     ("the loader's lists cannot be followed", MODULES),
     ("the pointers to the shadow stack contradict each other", ("_ETHREAD.Tcb.*ShadowStack*",)),
     ("no saved state has the pointer to the shadow stack", ("_ETHREAD.Tcb.*ShadowStack*",)),
@@ -351,6 +356,7 @@ CONTRADICTS: Dict[str, Tuple[str, ...]] = {
     "ObpObjectTable": OBJECT_TRACES,
     "Peb": ("nt.MmHighestUserAddress",),
     "ProcessHeaps": HEAP,
+    "Teb": ("_TEB*.ClientId*", "_TEB*.RealClientId*", "_NT_TIB.Self", "_ETHREAD.Cid.UniqueThread"),
     "TraceCount": HEAPLOG,
     "TypeIndex": ("word.process/objectheaders",),
     "VadRoot": VADS,

@@ -89,6 +89,18 @@ def test_several_objects(name: str, tmp_path: pathlib.Path) -> None:
     assert found[other.tid][0]["ChainEnd"] == "running"
 
 
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_state_that_windows_does_not_have(name: str, tmp_path: pathlib.Path) -> None:
+    """The thread may wait: what its wait blocks say is shown, and doubted."""
+    forged = Waiting(name)
+    thread, owner = forged.thread(), forged.thread(state=2)
+    forged.wait(thread, forged.mutant(owner))
+    thread.kthread["State"] = 0x55
+    row = only(rows_by_tid(shown(forged, tmp_path))[thread.tid])
+    assert cells(row, "WaitsFor", "Known", "OwnerTID", "ChainEnd") == ("mutant", "list", owner.tid, "running")
+    assert row["Status"].startswith("contradicted: State")
+
+
 @pytest.mark.parametrize("name", ("win7-x64", "win10-x64"))
 def test_a_mutex_of_the_kernel_has_no_header_and_an_owner(name: str, tmp_path: pathlib.Path) -> None:
     """A KMUTEX lies within another structure of the kernel."""

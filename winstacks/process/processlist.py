@@ -127,6 +127,7 @@ class CidTable:
         except MissingMemberError as error:
             image.lacks(error)
             return
+        own_ids = process_type(image).first_member("UniqueProcessId"), thread.first_member("Cid.UniqueThread")
         table, owner = tables.table_at(address), thread.first_member(*PROCESS_OF_THREAD)
         assignments: List[Tuple[int, Optional[int], Optional[int]]] = []
         for number, entry in enumerate(tables.entries(table) if table is not None else ()):
@@ -140,11 +141,17 @@ class CidTable:
             object_type = memory.member(body, kind)
             if object_type is None:
                 self.unread[body] = entry.handle
-            elif is_type(object_type, PROCESS_OBJECT):
-                self.processes[body] = entry.handle
-            elif is_type(object_type, THREAD_OBJECT):
+                continue
+            is_process, is_thread = (is_type(object_type, each) for each in (PROCESS_OBJECT, THREAD_OBJECT))
+            if is_process:
+                # One write to Type makes no process of a thread: the ID decides.
+                as_process, as_thread = (memory.member(body, own_id) == entry.handle for own_id in own_ids)
+                is_thread = as_thread and not as_process
+            if is_thread:
                 self.threads[body] = entry.handle
                 assignments.append((body, memory.member(body, owner), memory.member(body, pid)))
+            elif is_process:
+                self.processes[body] = entry.handle
         self._assign(assignments)
 
     def _assign(self, assignments: Iterable[Tuple[int, Optional[int], Optional[int]]]) -> None:

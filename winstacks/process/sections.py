@@ -76,6 +76,18 @@ class ImageSections:
             return None
         return self._views[vad]
 
+    def lacks_pages(self, vad: Optional[Region]) -> bool:
+        """Returns whether a VAD maps an image whose section cannot be read, or ends before the VAD."""
+        if (
+            self._form is None
+            or vad is None
+            or not vad.image
+            or not isinstance(self._image.layer, intel.Intel)
+        ):
+            return False
+        view = self._views[vad]
+        return view is None or view.end < vad.end
+
     def _view_of(self, vad: Region) -> Optional[SectionView]:
         form = self._form
         if form is None:

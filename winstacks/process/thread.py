@@ -21,6 +21,9 @@ RUNNING = 2
 TERMINATED = 4
 WAITING = 5
 
+TEB = "Teb"
+"""The member that a Status names as contradicted if the TEB is not the thread's own."""
+
 _STATES = (
     "Initialized", "Ready", "Running", "Standby", "Terminated", "Waiting", "Transition",
     "DeferredReady", "GateWait", "WaitingForProcessInSwap",
@@ -39,6 +42,11 @@ _REASONS = (
 def state_name(state: int) -> str:
     """Returns the name of a KTHREAD.State; a number without a name is returned as text."""
     return _STATES[state] if 0 <= state < len(_STATES) else str(state)
+
+
+def has_state(state: Optional[int]) -> bool:
+    """Returns whether a KTHREAD.State is known, and one that Windows has."""
+    return state is not None and 0 <= state < len(_STATES)
 
 
 def wait_reason_name(reason: int) -> str:
@@ -121,6 +129,12 @@ class Thread(NamedTuple):
         """Whether a processor was executing the thread: its stack pointer was in a register only."""
         unsaid = not has_status(self.status, StatusCode.RUNNING_ON_NO_PROCESSOR)
         return self.processor is not None or (self.state == RUNNING and unsaid)
+
+    @property
+    def own_teb(self) -> int:
+        """Address of its TEB; 0 if it has none, if it is unknown, or if another thread may have it."""
+        doubted = any(item.code is StatusCode.CONTRADICTED and TEB in item.members for item in self.status)
+        return 0 if doubted else self.teb or 0
 
     @property
     def of_user_mode(self) -> bool:

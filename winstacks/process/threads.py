@@ -35,7 +35,8 @@ from .kernelobjects import (
 from .processlist import CID_TABLE, CidTable, found_by, id_differs, process_list
 from .processors import PROCESSORS
 from .spaces import AddressSpaces
-from .thread import RUNNING, TERMINATED, Choice, Thread, ThreadLists
+from .thread import RUNNING, TEB, TERMINATED, Choice, Thread, ThreadLists, has_state
+from .userstacks import contradicts
 
 vollog = logging.getLogger(__name__)
 
@@ -369,6 +370,11 @@ class KernelThreads:
             wrong = self._limits.restore(values)
             if "StackBase" not in wrong and self._limits.of_another(ethread, values):
                 wrong.append("StackBase")
+            tids = {values["tid"], self._ids.threads.get(ethread)}
+            if values["teb"] and contradicts(self._image, process.space, values["teb"], tids):
+                wrong.append(TEB)
+        if values["state"] is not None and not has_state(values["state"]):
+            wrong.append("State")
         pid, process_id, owner = values["pid"], process.space.pid, values["process"]
         if pid is not None and pid != process_id and ethread in self._ids.threads:
             wrong.append("Cid.UniqueProcess")

@@ -7,7 +7,7 @@ Source: NT_TIB of winnt.h.
 
 from __future__ import annotations
 
-from typing import List, Tuple
+from typing import Collection, List, Optional, Set, Tuple
 
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
@@ -28,7 +28,7 @@ class UserStacks:
 
     def native(self, thread: Thread) -> List[Tuple[int, int]]:
         """Returns the limits of a thread's stack; an empty list if they are unknown."""
-        limits = self._limits(thread.space, thread.teb or 0)
+        limits = self._limits(thread.space, thread.own_teb)
         return [thread.user_stack] if not limits and thread.user_stack is not None else limits
 
     def narrow(self, thread: Thread) -> List[Tuple[int, int]]:
@@ -40,8 +40,8 @@ class UserStacks:
         return self.native(thread) + self.narrow(thread)
 
     def teb32(self, thread: Thread) -> int:
-        """Returns the address of the TEB32 of a thread, 0 if it has none."""
-        return narrow_teb(self._image, thread.space, thread.teb or 0)
+        """Returns the address of the TEB32 of a thread, 0 if it has none, or if its TEB is in doubt."""
+        return narrow_teb(self._image, thread.space, thread.own_teb)
 
     def _limits(self, space: AddressSpace, teb: int) -> List[Tuple[int, int]]:
         return self._known[space, teb] if teb and space.layer_name else []
@@ -55,11 +55,40 @@ class UserStacks:
         return [(low, high)] if low and high else []
 
 
+def contradicts(image: Image, space: AddressSpace, teb: int, tids: Collection[Optional[int]]) -> bool:
+    """Returns whether the memory at the TEB of a thread says that it is no TEB, or the TEB of another thread.
+
+    A program may write to ClientId: RealClientId is a second witness. Neither a page that is not in the image
+    nor one of zeros says anything.
+
+    Args:
+        tids: IDs of the thread
+    """
+    if not space.layer_name:
+        return False
+    own = image.memory(space).member(teb, with_teb(image, space, teb)["_NT_TIB"].field("Self"))
+    return (bool(own) and own != teb) or _of_another(image, space, teb, tids)
+
+
+def _of_another(image: Image, space: AddressSpace, teb: int, tids: Collection[Optional[int]]) -> bool:
+    """Returns whether a TEB names only threads with other IDs."""
+    named = _named(image, space, teb)
+    return bool(named) and named.isdisjoint(tids)
+
+
+def _named(image: Image, space: AddressSpace, teb: int) -> Set[int]:
+    """Returns the IDs of threads that a TEB names."""
+    memory, structure = image.memory(space), with_teb(image, space, teb)["_TEB"]
+    fields = (structure.first_member(f"{name}.UniqueThread") for name in ("ClientId", "RealClientId"))
+    return {tid for tid in (memory.member(teb, field) for field in fields) if tid}
+
+
 def narrow_teb(image: Image, space: AddressSpace, teb: int) -> int:
     """Returns the address of the TEB32 that belongs to a 64-bit TEB, 0 if none does.
 
     TEB.ExceptionList leads to it, and from Windows 10 on WowTebOffset, too; before, that member was spare.
-    Wine sets ExceptionList in the first thread only. A TEB32 in memory holds its own address.
+    Wine sets ExceptionList in the first thread only. A TEB32 in memory holds its own address, and the ID of
+    the thread.
 
     Args:
         teb: canonical address of the TEB, 0 if it is unknown
@@ -70,7 +99,10 @@ def narrow_teb(image: Image, space: AddressSpace, teb: int) -> int:
     distance = memory.member(teb, types["_TEB"].first_member("WowTebOffset")) or 0
     first = memory.member(teb, types["_NT_TIB"].field("ExceptionList")) or 0
     places = [place for place in (teb + distance if distance else 0, first) if place > 0]
-    narrow = space._replace(machine=Machine.I386)
+    wide, narrow = space._replace(machine=Machine.AMD64), space._replace(machine=Machine.I386)
+    tids = _named(image, wide, teb)
+    if tids:
+        places = [place for place in places if not _of_another(image, narrow, place, tids)]
     half = image.memory_of(space.layer_name, Machine.I386.pointer_size)
     for place in places:
         if half.member(place, with_teb(image, narrow, place)["_NT_TIB"].field("Self")) == place:

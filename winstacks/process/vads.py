@@ -126,7 +126,10 @@ class Vads:
         control_area = 0 if short else self._control_area_of(tree, address)
         kind = tree.kind.value_in(node) if tree.kind else 0
         image = kind == (IMAGE_MAP if tree.kind and tree.kind.mask > 1 else 1)
-        image = image and bool(control_area)
+        image = image and not short
+        if image and not control_area:
+            # Each image has a control area: the pointer to it is lost.
+            control_area = -address
         protection = tree.protection.value_in(node) if tree.protection else 0
         pages = tree.charge.value_in(node) if tree.charge else 0
         # All bits set are no number of pages: no address space has so many.

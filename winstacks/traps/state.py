@@ -248,10 +248,10 @@ class TrapContexts:
                 selector of 32-bit code, that frame has the newest registers and the CPU area is stale
         """
         space = thread.wow64
-        if space is None or not thread.teb or self._slots is None or not space.layer_name:
+        if space is None or not thread.own_teb or self._slots is None or not space.layer_name:
             return None
         memory = self._image.memory(thread.space)
-        address = narrow_context(self._image, memory, thread.teb + self._slots.offset)
+        address = narrow_context(self._image, memory, thread.own_teb + self._slots.offset)
         if address == 0:
             return None
         read = functools.partial(memory.read, address) if address else lambda size: None

@@ -24,7 +24,7 @@ from ..memory.decode.statusmeanings import Means
 from ..memory.image import AddressSpace, Image
 from ..names.ntdll import Ntdlls
 from ..names.symbolizer import Symbolizer
-from ..process.thread import TERMINATED, WAITING, Thread
+from ..process.thread import TERMINATED, WAITING, Thread, has_state
 from ..process.threads import Threads
 from ..stacks.lister import CallStack, StackLister
 from ..traps.state import TrapState
@@ -211,7 +211,7 @@ class WaitLister:
         if thread.state == TERMINATED:
             return None
         seen = _Seen(thread, stacks, sides, *self._answers(thread, sides))
-        if thread.state is not None and thread.state not in (WAITING, GATE_WAIT):
+        if has_state(thread.state) and thread.state not in (WAITING, GATE_WAIT):
             return self._not_waiting(seen)
         if thread.state is None or self._objects is None or self._locks is None:
             wait = self._of_user(seen)

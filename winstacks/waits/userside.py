@@ -170,7 +170,7 @@ class UserSides:
         thread, entry = stack.thread, stack.entry
         native = space.machine is thread.space.machine
         limits = self._limits.native(thread) if native else self._limits.narrow(thread)
-        teb = (thread.teb if native else self._limits.teb32(thread)) or 0
+        teb = thread.own_teb if native else self._limits.teb32(thread)
         size = with_teb(self._image, space, teb)["_TEB"].size if teb else 0
         view = ThreadView(thread.tid or 0, tuple(limits), (teb, teb + size) if teb else None)
         view = view._replace(waits=None if thread.state is None else thread.state == WAITING)

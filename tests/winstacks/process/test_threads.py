@@ -13,14 +13,17 @@ from tests.forge.context import Opened
 from tests.forge.dump import Image
 from tests.forge.kernel import Kernel
 from tests.forge.paging import State
+from tests.forge.phys import PAGE
 from tests.support.only import only, rows_of
 from winstacks.memory.decode import links
 from winstacks.memory.decode.status import text
 from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.process.kernelobjects import PROCESS_OF_THREAD
 from winstacks.process.kernelstacks import MAX_SEGMENTS, KernelStacks
-from winstacks.process.thread import Thread
+from winstacks.process.spaces import AddressSpaces
+from winstacks.process.thread import TERMINATED, Thread
 from winstacks.process.threads import Threads
+from winstacks.process.userstacks import UserStacks
 
 ALL = ("xp-x86", "win7-x86", "win10-x86", "2003-x64", "win7-x64", "win10-x64", "win11-x64")
 # Pool scans before Windows 10 are of physical memory.
@@ -215,6 +218,63 @@ def test_segments_that_go_in_a_circle(tmp_path: pathlib.Path) -> None:
     ]
     assert text(second.status) == "contradicted: StackLimit"
     assert list(stacks.segments(first._replace(kernel_stack=None))) == []
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_teb_of_another_thread(name: str, tmp_path: pathlib.Path) -> None:
+    """The limits in that TEB are limits of the other thread alone."""
+    known = kernels.load(name)
+    kernel = Kernel(known.table, **known.options())
+    app = kernel.process("app.exe", pid=1000)
+    first, second, third, ended = (app.thread(tid) for tid in (1004, 1008, 1012, 1016))
+    ended.kthread["State"] = TERMINATED
+    assert second.teb is not None and third.teb is not None
+    first.kthread["Teb"] = ended.kthread["Teb"] = second.teb.address
+    # A program can write into its TEB: one of two IDs is enough.
+    third.teb["ClientId.UniqueThread"] = 1004
+    third.teb["RealClientId.UniqueThread"] = third.tid
+    opened = context.open_image(kernel.image(), tmp_path)
+    threads = rows_of(4, listed(opened))
+    assert [text(thread.status) for thread in threads] == ["contradicted: Teb", "", "", "terminated"]
+    limits = UserStacks(opened.image)
+    assert [limits.native(thread) for thread in threads[:2]] == [
+        [],
+        [(second.user_stack_limit, second.user_stack_base)],
+    ]
+
+
+@pytest.mark.parametrize("name", ("win7-x64", "win10-x64", "win10-x86"))
+def test_a_thread_whose_type_is_that_of_a_process(name: str, tmp_path: pathlib.Path) -> None:
+    """Its ID is the ID of the thread in PspCidTable: no process is there."""
+    known = kernels.load(name)
+    kernel = Kernel(known.table, **known.options())
+    app = kernel.process("app.exe", pid=1000)
+    changed = app.thread(1004)
+    app.thread(1008)
+    image = kernel.image()
+    changed.kthread["Header.Type"] = 3
+    # The word of a thread where a process has its ID is not 0.
+    place = changed.ethread.address + kernel.isf.offset("_EPROCESS", "UniqueProcessId")
+    if kernel.space.read_int(place) == 0:
+        kernel.space.write_int(place, 0x1234, 4)
+    opened = context.open_image(image, tmp_path)
+    assert [space.pid for space in AddressSpaces.list_spaces(opened.image)] == [0, 4, 1000]
+    assert [text(thread.status) for thread in listed(opened)] == ["not a thread", ""]
+
+
+@pytest.mark.parametrize("lost", ["nothing", "missing", "zeroes"])
+def test_a_teb_that_says_nothing(lost: str, tmp_path: pathlib.Path) -> None:
+    """A page that is not in the image, or was read as zeros, contradicts nothing."""
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, **known.options())
+    thread = kernel.process("app.exe", pid=1000).thread(1004)
+    assert thread.teb is not None
+    if lost == "missing":
+        thread.process.space.set_state(thread.teb.address & ~(PAGE - 1), PAGE, State.MISSING)
+    if lost == "zeroes":
+        thread.process.space.write(thread.teb.address, bytes(thread.teb.size))
+    found = only(listed(context.open_image(kernel.image(), tmp_path)))
+    assert text(found.status) == ""
 
 
 @pytest.mark.parametrize("member", ["StackBase", "StackLimit", "InitialStack"])

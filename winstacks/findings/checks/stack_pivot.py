@@ -22,6 +22,9 @@ from ..code.runtimes import is_go
 from ..facts import SWITCHING, CheckFacts
 from ..finding import NONE_KNOWN, Check, Finding, doubts_of, find_place, frame_places, place_finding
 
+NAME = "stack_pivot"
+
+_NOT_ITS_TEB = "KTHREAD.Teb leads to no TEB of the thread"
 _OWN = "a program or DLL outside Windows' folder, which may switch stacks for coroutines, is on the stack:"
 _CONTRADICTED = "registers or limits may be those of another thread: Status"
 
@@ -36,6 +39,8 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         return
     sp = stack.walked[0].sp
     limits = facts.image.service(UserStacks).native(thread)
+    if not limits and thread.teb and not thread.own_teb:
+        facts.leave_out(NAME, _NOT_ITS_TEB, stack.space.process)
     # A thread of a pico process has no TEB; one whose TEB is not in the image has unknown limits.
     if not limits or any(low <= sp <= high for low, high in limits):
         return
@@ -68,7 +73,7 @@ def _switches(stack: StackRecord, facts: CheckFacts) -> Optional[str]:
 
 
 CHECK = Check(
-    "stack_pivot",
+    NAME,
     "T1055",
     (USER,),
     "The stack pointer of a thread is outside the limits in its TEB: the thread runs on memory that is not "

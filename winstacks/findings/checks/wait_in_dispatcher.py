@@ -36,6 +36,7 @@ from ...names.decode.rules import undecorated
 from ...stacklist.stack import StackRecord
 from ...waits.chains import described
 from ..code.explanations import explained
+from ..code.lostsections import leave_out_sections
 from ..facts import CheckFacts
 from ..finding import NONE_KNOWN, Check, Finding, FramePlace, frame_places, place_finding
 
@@ -92,6 +93,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     first = next(frames, None)
     if first is None or first.number or first.how != TRAP:
         return
+    leave_out_sections(NAME, stack, facts)
     if _is_in(first, (RETURN,)):
         first = next(frames, None)
     if first is None or not (_is_in(first, WAITS) or _is_service(stack, first, facts)):

@@ -22,6 +22,7 @@ from ..finding import FramePlace, find_place, frame_places
 from .copies import NOT_IN_MEMORY
 from .functions import function_at
 from .leftovers import cut_thread, stack_values
+from .lostsections import leave_out_sections
 
 NOT_BY_A_CALL = ("goexit", "runtime.goexit", "KiServiceLinkage")
 """Functions to which only a fabricated stack returns: the base of Go's routines, and of Zw calls."""
@@ -65,6 +66,7 @@ def call_site(stack: StackRecord, check: str, facts: CheckFacts) -> Iterator[Cal
     """
     if stack.space.machine is not Machine.AMD64 or not stack.walked:
         return
+    leave_out_sections(check, stack, facts)
     # These doubts do not name the frame at which they begin.
     doubted = has_status(stack.status, *_DOUBTS)
     sure = True

@@ -11,7 +11,7 @@ from tests.forge.phys import PAGE
 from tests.machines import afterwards
 from tests.machines.programs import own_stack
 from tests.support.clean.host64 import Host64
-from tests.support.findingimages import found
+from tests.support.findingimages import answered, found
 from tests.support.only import only
 
 KERNEL = "win10-x64"
@@ -80,3 +80,20 @@ def test_limits_that_are_not_in_the_image() -> None:
         assert thread.teb is not None
         process.space.set_state(thread.teb.address & ~(PAGE - 1), PAGE, State.MISSING)
     assert found(image, PIVOT) == []
+
+
+@pytest.mark.parametrize("another", [True, False])
+def test_a_teb_that_is_not_the_threads_own(another: bool) -> None:
+    """KTHREAD.Teb leads to the TEB of another thread, or to other memory: its limits are not compared."""
+    host = Host64(KERNEL)
+    program = host.program("app.exe", functions="main Work")
+    for _ in range(2):
+        program.waits("main", "Work", WAIT_EX)
+    image = host.kernel.image()
+    assert answered(image, check=[PIVOT]) == []
+    first, second = program.process.threads
+    assert second.teb is not None
+    first.kthread["Teb"] = second.teb.address if another else second.teb.address - 8
+    row = only(answered(image, check=[PIVOT]))
+    assert (row["Severity"], row["Status"]) == (None, "not checked")
+    assert row["Evidence"] == "KTHREAD.Teb leads to no TEB of the thread: app.exe"

@@ -1,0 +1,88 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Checks that need the pages of an image section, where one write loses the section."""
+
+from __future__ import annotations
+
+from typing import List
+
+import pytest
+
+from tests.forge.dump import Image
+from tests.forge.paging import State
+from tests.forge.phys import PAGE
+from tests.forge.sections import ImageSection
+from tests.support.clean.host64 import Host64
+from tests.support.findingimages import Row, answered
+from winstacks.findings.code.lostsections import NO_SECTION
+
+KERNEL = "win10-x64"
+POOL = ("ntdll!TppWorkerThread", "ntdll!TppTimerpExecuteCallback", "ntdll!RtlpTpTimerCallback")
+CHECKS = ["gadget", "no_call", "wait_in_dispatcher"]
+NOWHERE = 0xFFFFC00012345678
+_CODE = 1 << 29
+"""IMAGE_SCN_MEM_EXECUTE."""
+
+
+class SharedNtdll:
+    """A process in which the thread pool called a wait, and which has no pages of ntdll but its code."""
+
+    def __init__(self) -> None:
+        self.host = Host64(KERNEL)
+        program = self.host.program("sleeps.exe", functions="main")
+        program.waits(*POOL, "kernelbase!WaitForSingleObjectEx")
+        self.image: Image = self.host.kernel.image()
+        process = program.process
+        ntdll = next(module for module in process.all() if module.path.endswith("ntdll.dll"))
+        code = [
+            (part.rva, part.rva + part.size) for part in ntdll.pe.sections if part.characteristics & _CODE
+        ]
+        for rva in range(0, ntdll.pe.size, PAGE):
+            shared = process.space.shares(ntdll.base + rva)
+            if shared and not any(low <= rva < high for low, high in code):
+                process.space.set_state(ntdll.base + rva, PAGE, State.PROTOTYPE)
+        assert ntdll.section is not None
+        self.section: ImageSection = ntdll.section
+
+    def write(self, structure: str, member: str, value: int) -> None:
+        """Writes a member of the structures that lead to the pages."""
+        kernel = self.host.kernel
+        if structure == "_SEGMENT":
+            place = self.section.control_area["Segment"] + kernel.isf.offset("_SEGMENT", member)
+            kernel.paged.write_int(place, value, 4 if member == "TotalNumberOfPtes" else 8)
+        elif structure == "_SUBSECTION":
+            self.section.subsection[member] = value
+        else:
+            self.section.control_area[member] = value
+
+    def rows(self) -> List[Row]:
+        """The rows of windows.tracefindings."""
+        return answered(self.image)
+
+
+def test_with_its_section() -> None:
+    rows = [row for row in SharedNtdll().rows() if row["Finding"] in CHECKS]
+    assert [(row["Finding"], row["Severity"]) for row in rows] == [("wait_in_dispatcher", "medium")]
+
+
+@pytest.mark.parametrize(
+    ("structure", "member", "value"),
+    [
+        ("_SEGMENT", "TotalNumberOfPtes", 0),
+        ("_SEGMENT", "TotalNumberOfPtes", 3),
+        ("_SEGMENT", "PrototypePte", NOWHERE),
+        ("_SEGMENT", "ControlArea", 0),
+        ("_CONTROL_AREA", "Segment", 0),
+        ("_CONTROL_AREA", "Segment", NOWHERE),
+        ("_SUBSECTION", "ControlArea", 0),
+        ("_SUBSECTION", "ControlArea", NOWHERE),
+    ],
+)
+def test_one_write_loses_the_section(structure: str, member: str, value: int) -> None:
+    """Nothing is found, and the checks that found nothing for that reason name the module."""
+    forged = SharedNtdll()
+    forged.write(structure, member, value)
+    rows = forged.rows()
+    assert [row for row in rows if row["Severity"] is not None] == []
+    told = {row["Finding"]: row["Evidence"] for row in rows if NO_SECTION in row["Evidence"]}
+    assert told == dict.fromkeys(CHECKS, f"{NO_SECTION}: ntdll")

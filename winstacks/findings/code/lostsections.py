@@ -1,0 +1,37 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Stacks whose frames are in doubt, in modules whose image section is lost.
+
+The names and the unwind data of a module are mostly in pages of its section: without them the walk guesses,
+and the functions have no names. A check that needs either then finds nothing, and must say so.
+"""
+
+from __future__ import annotations
+
+from ...columns.words import IMAGE, MODULE
+from ...memory.decode.status import has_status
+from ...memory.decode.statuscodes import words_that
+from ...memory.decode.statusmeanings import Means
+from ...process.sections import ImageSections
+from ...stacklist.stack import StackRecord
+from ..facts import CheckFacts
+from ..finding import frame_places
+
+NO_SECTION = "the image section of a module cannot be read, or ends before the module"
+"""Reason why a check did not examine all frames of a stack."""
+
+_GUESSED = words_that(Means.FRAMES_MISSING)
+
+
+def leave_out_sections(check: str, stack: StackRecord, facts: CheckFacts) -> None:
+    """Notes the modules on a stack whose section is lost, if the walk guessed or a function has no name.
+
+    Args:
+        check: name of the check for which `facts.left_out` reports the modules
+    """
+    guessed = has_status(stack.status, *_GUESSED)
+    sections = facts.image.service(ImageSections)
+    for place in frame_places(stack, IMAGE):
+        unsure = guessed or place.name.source == MODULE
+        if unsure and facts.is_user(place.at) and sections.lacks_pages(facts.vad(stack.space, place.at)):
+            facts.leave_out(check, NO_SECTION, place.frame.details.module or place.name.symbol)
