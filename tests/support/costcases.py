@@ -75,8 +75,8 @@ CASES = {
         trapframes.TrapFrames, _processes_of_threads, 2, (420, 1450000, 145, 28, 110, 5, 3, 4)
     ),
     "trapframes, threads": Case(trapframes.TrapFrames, _threads, 5, (370, 1300000, 105, 28, 61, 3, 3, 2)),
-    # The threads of all processes are listed before their stacks are walked: of more processes than have their
-    # layers kept, the pages of TEBs are read twice.
+    # The threads of all processes are listed before their stacks are walked: of more processes than have
+    # their layers kept, the pages of TEBs are read twice.
     "callstacks, processes": Case(
         callstacks.CallStacks, _processes_of_threads, 4, (1000, 3400000, 430, 28, 110, 9, 20, 8)
     ),
