@@ -306,8 +306,7 @@ class PageTableRoots:
 
     def has_ended(self, eprocess: int) -> bool:
         """Returns whether a process has ended, and so have its threads."""
-        exited = self._memory.member(eprocess, self._fields[3])
-        return bool(exited) and self._memory.member(eprocess, self._count) == 0
+        return bool(self._exit_time(eprocess)) and self._memory.member(eprocess, self._count) == 0
 
     def _check(self, key: Tuple[int, str]) -> Tuple[Status, Status]:
         eprocess, layer_name = key
@@ -339,6 +338,10 @@ class PageTableRoots:
     def _peb(self, eprocess: int) -> int:
         """Returns the address of a process's PEB, 0 if it cannot be read."""
         return self._memory.member(eprocess, self._fields[2]) or 0
+
+    def _exit_time(self, eprocess: int) -> Optional[int]:
+        """Returns when a process ended, 0 while it runs, None if that cannot be read."""
+        return self._memory.member(eprocess, self._fields[3])
 
     def _tree(self, eprocess: int) -> Optional[int]:
         """Returns the root of a process's VADs, None if it cannot be read: no two processes share a root."""
@@ -381,7 +384,7 @@ class PageTableRoots:
         if first is None:
             return None
         if not self._peb(eprocess):
-            return None if self._memory.member(eprocess, self._fields[3]) else 0
+            return None if self._exit_time(eprocess) else 0
         values: Set[Optional[int]] = set()
         for teb in self._tebs(eprocess):
             teb32 = user.member(teb, first)

@@ -11,6 +11,8 @@ from typing import Collection, List, Optional, Set, Tuple
 
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
+from ..memory.decode.memory import Memory
+from ..memory.decode.structure import Structures
 from ..memory.image import AddressSpace, Image
 from .thread import Thread
 from .usertypes import with_teb
@@ -66,20 +68,20 @@ def contradicts(image: Image, space: AddressSpace, teb: int, tids: Collection[Op
     """
     if not space.layer_name:
         return False
-    own = image.memory(space).member(teb, with_teb(image, space, teb)["_NT_TIB"].field("Self"))
-    return (bool(own) and own != teb) or _of_another(image, space, teb, tids)
+    memory, types = image.memory(space), with_teb(image, space, teb)
+    own = memory.member(teb, types["_NT_TIB"].field("Self"))
+    return (bool(own) and own != teb) or _of_another(memory, types, teb, tids)
 
 
-def _of_another(image: Image, space: AddressSpace, teb: int, tids: Collection[Optional[int]]) -> bool:
+def _of_another(memory: Memory, types: Structures, teb: int, tids: Collection[Optional[int]]) -> bool:
     """Returns whether a TEB names only threads with other IDs."""
-    named = _named(image, space, teb)
+    named = _named(memory, types, teb)
     return bool(named) and named.isdisjoint(tids)
 
 
-def _named(image: Image, space: AddressSpace, teb: int) -> Set[int]:
+def _named(memory: Memory, types: Structures, teb: int) -> Set[int]:
     """Returns the IDs of threads that a TEB names."""
-    memory, structure = image.memory(space), with_teb(image, space, teb)["_TEB"]
-    fields = (structure.first_member(f"{name}.UniqueThread") for name in ("ClientId", "RealClientId"))
+    fields = (types["_TEB"].first_member(f"{name}.UniqueThread") for name in ("ClientId", "RealClientId"))
     return {tid for tid in (memory.member(teb, field) for field in fields) if tid}
 
 
@@ -99,12 +101,9 @@ def narrow_teb(image: Image, space: AddressSpace, teb: int) -> int:
     distance = memory.member(teb, types["_TEB"].first_member("WowTebOffset")) or 0
     first = memory.member(teb, types["_NT_TIB"].field("ExceptionList")) or 0
     places = [place for place in (teb + distance if distance else 0, first) if place > 0]
-    wide, narrow = space._replace(machine=Machine.AMD64), space._replace(machine=Machine.I386)
-    tids = _named(image, wide, teb)
+    narrow, half = space._replace(machine=Machine.I386), image.memory_of(space.layer_name, 4)
+    found, tids = [(place, with_teb(image, narrow, place)) for place in places], _named(memory, types, teb)
     if tids:
-        places = [place for place in places if not _of_another(image, narrow, place, tids)]
-    half = image.memory_of(space.layer_name, Machine.I386.pointer_size)
-    for place in places:
-        if half.member(place, with_teb(image, narrow, place)["_NT_TIB"].field("Self")) == place:
-            return place
-    return next(iter(places), 0)
+        found = [(place, form) for place, form in found if not _of_another(half, form, place, tids)]
+    own = (place for place, form in found if half.member(place, form["_NT_TIB"].field("Self")) == place)
+    return next(own, found[0][0] if found else 0)

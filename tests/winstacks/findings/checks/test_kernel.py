@@ -16,6 +16,7 @@ from tests.forge.obj import filetime, ring
 from tests.forge.paging import State
 from tests.forge.process import Process
 from tests.forge.stacks64 import Stack64
+from tests.forge.thread import Thread
 from tests.support.clean.host64 import WAITING, Host64
 from tests.support.findingimages import ALL, TID, X64, FindingImage, answered, found, severities
 from tests.support.only import only
@@ -302,6 +303,15 @@ def process_of(kernel: Kernel, pid: int) -> Process:
     return next(process for process in kernel.processes if process.pid == pid)
 
 
+def apart(kernel: Kernel, process: Process, first: int) -> List[Thread]:
+    """Adds five threads whose structures share no page, with IDs from `first` on."""
+    threads = []
+    for tid in range(first, first + 20, 4):
+        kernel.space.allocate(0x3000)
+        threads.append(process.thread(tid))
+    return threads
+
+
 def unlink(kernel: Kernel, links: int) -> None:
     """Takes an entry off its list."""
     size = kernel.bits // 8
@@ -398,11 +408,7 @@ def test_threads_between_pages_of_the_list_that_are_absent(name: str, zeros: boo
     Programs that copy memory write zeros for pages that they cannot read.
     """
     kernel = processes(name)
-    app = process_of(kernel, 1008)
-    threads = []
-    for number in range(5):
-        kernel.space.allocate(0x3000)
-        threads.append(app.thread(1012 + 4 * number))
+    threads = apart(kernel, process_of(kernel, 1008), 1012)
     image = kernel.image()
     for thread in (threads[1], threads[3]):
         lose(kernel, thread.ethread.at("ThreadListEntry"), zeros)
@@ -472,11 +478,7 @@ def test_threads_of_a_list_whose_head_alone_is_absent(zeros: bool, monkeypatch: 
 def test_one_absent_page_of_the_list_explains_no_other_thread(zeros: bool) -> None:
     """Both walks along the list come to it: only the thread on that page may be missing."""
     kernel = processes("win10-x64")
-    app = process_of(kernel, 1008)
-    threads = []
-    for number in range(5):
-        kernel.space.allocate(0x3000)
-        threads.append(app.thread(1040 + 4 * number))
+    threads = apart(kernel, process_of(kernel, 1008), 1040)
     image = kernel.image()
     unlink(kernel, threads[3].ethread.at("ThreadListEntry"))
     lose(kernel, threads[1].ethread.at("ThreadListEntry"), zeros)
