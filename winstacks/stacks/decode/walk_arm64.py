@@ -281,6 +281,9 @@ class WalkerArm64(Walker[RegistersArm64]):
         if not proven and not self.may_return(ip):
             return self._chained(registers, True, StatusCode.NO_UNWIND_DATA)
         quiet = self._is_quiet(image, table, registers.ip - image.base)
+        if not quiet and strip(self.read_stack((registers.fp or 0) + _SLOT) or 0) == ip:
+            # The code has stored the pair itself: no other pair can have the address in lr.
+            return self._chained(registers, True, StatusCode.NO_UNWIND_DATA)
         doubt = None if proven and quiet else StatusCode.NO_UNWIND_DATA
         if quiet is None or proven is None:
             doubt = StatusCode.CODE_UNREADABLE
@@ -303,20 +306,22 @@ class WalkerArm64(Walker[RegistersArm64]):
         """Follows the chain of {fp, lr} pairs; raises UnwindError with the reason if the chain leads nowhere.
 
         The caller's stack pointer is not in the chain: the end of the pair is the lowest value that it can
-        have.
+        have. The first pair may begin a slot below the stack pointer: Go stores lr at the stack pointer, and
+        fp below (measured).
         """
         fp, sp = registers.fp, registers.sp
         if fp == 0 and not interrupted:
             return WalkStep(RegistersArm64.from_known(0, sp), FRAME_POINTER, doubt=reason)
         limit = self._stacks.limit(sp)
-        if fp is None or fp % _SLOT or limit is None or not sp <= fp <= limit - 2 * _SLOT:
+        if fp is None or fp % _SLOT or limit is None or not sp - _SLOT <= fp <= limit - 2 * _SLOT:
             raise UnwindError(reason)
         pair = self._read(fp, 2 * _SLOT)
         if pair is None:
             raise UnwindError(reason)
         next_fp, lr = (int.from_bytes(pair[start : start + _SLOT], "little") for start in (0, _SLOT))
         ip = strip(lr)
-        if ip and (self.is_return(ip) is False or self._find_image(ip - INSTRUCTION) is None):
+        ends = ip == 0 and fp >= sp
+        if not ends and (self.is_return(ip) is False or self._find_image(ip - INSTRUCTION) is None):
             raise UnwindError(reason)
         known = {"Fp": next_fp}
         return WalkStep(RegistersArm64.from_known(ip, fp + 2 * _SLOT, known), FRAME_POINTER, doubt=reason)

@@ -194,6 +194,16 @@ def test_leaf_whose_link_register_leads_nowhere_is_no_leaf() -> None:
     assert (shown(ended), ended.end) == ([], None)
 
 
+def test_code_without_unwind_data_that_stored_its_pair_is_no_leaf() -> None:
+    program = Program(0, CHAINED, CHAINED)
+    program.put(0x1020, 0xA9BF7BFD, MOVE)  # stp x29,x30,[sp,#-16]!, as in memcpy of zig
+    program.pair(SP, SP + 16, program.at(1) | SIGNED)
+    program.pair(SP + 16, 0, program.at(2))
+    walk = program.walk(start(program, 0, 0x2C, Lr=program.at(1)))
+    assert shown(walk) == [(program.at(1), "framepointer", False), (program.at(2), "unwind", False)]
+    assert [frame.sp for frame in walk.frames[1:]] == [SP + 16, SP + 48]
+
+
 def test_island_is_where_it_jumps_to() -> None:
     program = Program(CHAINED, CHAINED)
     program.entries.append((0x1800, 0x7000 | 3))
@@ -215,7 +225,18 @@ def test_chain_is_followed_where_no_unwind_data_is() -> None:
     assert (walk.end, walk.gaps) == (None, (StatusCode.NO_FUNCTION_TABLE,))
 
 
-@pytest.mark.parametrize("fp", [SP - 8, SP + 4, HIGH - 8, HIGH, 0, (1 << 64) - 8])
+def test_chain_begins_around_the_stack_pointer_in_go() -> None:
+    program = Program(CHAINED, CHAINED, CHAINED)
+    program.table = False
+    program.pair(SP - 8, SP + 0x78, program.at(1))
+    program.pair(SP + 0x78, 0, program.at(2))
+    walk = program.walk(start(program, Fp=SP - 8))
+    assert shown(walk) == [(program.at(1), "framepointer", False), (program.at(2), "framepointer", False)]
+    assert [frame.sp for frame in walk.frames[1:]] == [SP + 8, SP + 0x88]
+    assert walk.end is None
+
+
+@pytest.mark.parametrize("fp", [SP - 8, SP - 16, SP + 4, HIGH - 8, HIGH, 0, (1 << 64) - 8])
 def test_chain_that_leaves_the_stack_is_not_followed(fp: int) -> None:
     program = Program(CHAINED)
     program.table = False
