@@ -320,8 +320,10 @@ class WalkerArm64(Walker[RegistersArm64]):
             raise UnwindError(reason)
         next_fp, lr = (int.from_bytes(pair[start : start + _SLOT], "little") for start in (0, _SLOT))
         ip = strip(lr)
-        ends = ip == 0 and fp >= sp
-        if not ends and (self.is_return(ip) is False or self._find_image(ip - INSTRUCTION) is None):
+        proven = self.is_return(ip) if ip else fp >= sp
+        if proven is None:
+            proven = self._find_image(ip - INSTRUCTION) is not None
+        if not proven:
             raise UnwindError(reason)
         known = {"Fp": next_fp}
         return WalkStep(RegistersArm64.from_known(ip, fp + 2 * _SLOT, known), FRAME_POINTER, doubt=reason)

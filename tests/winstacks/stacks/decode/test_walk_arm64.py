@@ -53,6 +53,7 @@ class Program:
         self.hybrid: Optional[CodeMap] = None
         self.table = True
         self.code: Optional[Tuple[Tuple[int, int], ...]] = ((0x1000, 0x4000),)
+        self.executable = range(0)
         for number, word in enumerate(words):
             if word == CHAINED:
                 self.put(0x1000 + STEP * number, STORE, MOVE)
@@ -95,7 +96,7 @@ class Program:
         def find(address: int) -> Optional[CodeImage]:
             return image if BASE <= address < BASE + SIZE else None
 
-        walker = WalkerArm64(find, self.read, TYPES, may_execute=lambda address: False, **options)
+        walker = WalkerArm64(find, self.read, TYPES, may_execute=self.executable.__contains__, **options)
         return walker.walk(registers, interrupted, [(LOW, HIGH)])
 
 
@@ -234,6 +235,23 @@ def test_chain_begins_around_the_stack_pointer_in_go() -> None:
     assert shown(walk) == [(program.at(1), "framepointer", False), (program.at(2), "framepointer", False)]
     assert [frame.sp for frame in walk.frames[1:]] == [SP + 8, SP + 0x88]
     assert walk.end is None
+
+
+@pytest.mark.parametrize("call", [BL, NOP])
+def test_chain_is_followed_through_code_outside_modules(call: int) -> None:
+    program = Program(CHAINED, CHAINED, CHAINED)
+    generated = [LOW + 0x8008, LOW + 0x8108]
+    program.executable = range(LOW + 0x8000, LOW + 0x9000)
+    program.memory.update({generated[0] - 8: BL << 32, generated[1] - 8: call << 32})
+    program.memory[SP + 0x30] = program.at(2)  # what an earlier call has left
+    program.pair(SP, SP + 0x40, generated[0])
+    program.pair(SP + 0x40, SP + 0x80, generated[1])
+    program.pair(SP + 0x80, 0, program.at(1))
+    walk = program.walk(start(program))
+    chain = [(generated[1], "framepointer", False), (program.at(1), "framepointer", False)]
+    assert shown(walk)[0] == (generated[0], "unwind", True)
+    assert (shown(walk)[1:3] == chain) == (call == BL)
+    assert walk.gaps[0] is StatusCode.CODE_IN_NO_MODULE
 
 
 @pytest.mark.parametrize("fp", [SP - 8, SP - 16, SP + 4, HIGH - 8, HIGH, 0, (1 << 64) - 8])
