@@ -42,6 +42,7 @@ from winstacks.findings.registry import check_named
 from winstacks.names.decode.pointers_arm64 import strip
 from winstacks.options import CHECKS
 from winstacks.stacklist.tables import FlatTables
+from winstacks.stacks.decode.walk_arm64 import WalkerArm64
 
 ALL = sorted((SHARED / "arm64" / "truth").glob("dev-deep-*.jsonl.xz"))
 FILES = [path for path in ALL if "kernel" not in path.name]
@@ -105,6 +106,33 @@ def test_a_thread_that_only_the_exception_names_has_its_stack(
     limits = point.registers.sp & ~0xFFF, truth.high
     # The row without an ID says that the list of threads is damaged.
     assert stacks == {None: None, TID: limits, TID + 4: limits}
+
+
+@pytest.mark.parametrize("flags", [0x400007, 0x20400007])
+def test_context_of_a_call_is_walked_as_a_caller(
+    flags: int, shared_dir: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Software exceptions have CONTEXT_UNWOUND_TO_CALL: Pc is a return address (listing: Wine)."""
+    began: List[bool] = []
+    walk = WalkerArm64.walk
+
+    def noted(self: Any, start: Any, interrupted: bool, *others: Any) -> Any:
+        began.append(interrupted)
+        return walk(self, start, interrupted, *others)
+
+    monkeypatch.setattr(WalkerArm64, "walk", noted)
+    truth = Truth(shared_dir, FILES[0])
+    point = next(point for point in spread(truth) if len(point.frames) > 1)
+    caller = truth.caller(point.frames[0])
+    called = point._replace(pc=caller.ip, registers=caller, frames=point.frames[1:])
+    data = process_dump(truth, called, STACKS)
+    saved = context(called, 0x400027)
+    assert data.count(saved) == 1
+    (tmp_path / "app.dmp").write_bytes(data.replace(saved, context(called, flags | 0x20)))
+    frames = frames_of(OpenedDump(tmp_path / "app.dmp").rows(callstacks.CallStacks))
+    wanted = [(caller.ip, caller.sp), *((row[1], row[2]) for row in called.frames)]
+    assert [(frame["Address"], frame["Sp"]) for frame in frames] == wanted
+    assert began == [flags == 0x400007]
 
 
 def test_process_dump_shows_the_registers_by_their_names(

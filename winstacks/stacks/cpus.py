@@ -160,7 +160,7 @@ class Cpu(abc.ABC, Generic[R]):
         """Returns the start of a walk from a register state; None if the state lacks ip or sp."""
         if state.ip is None or state.sp is None:
             return None
-        return WalkStart(self, self.registers(state), True)
+        return WalkStart(self, self.registers(state), not state.called)
 
     @abc.abstractmethod
     def switched_out(self, memory: Memory, kernel_stack: int, ethread: int = 0) -> Iterator[WalkStart[R]]:

@@ -49,6 +49,7 @@ class TrapState(NamedTuple):
         members: members of the structure; empty unless requested
         processor: name of the processor that wrote the state, or that owns the stack (`CPU 0 dpc`); empty for
             a state on a thread's stack
+        called: whether the address at which the code continues is the return address of a call
     """
 
     space: AddressSpace
@@ -63,6 +64,7 @@ class TrapState(NamedTuple):
     status: Status = NOTHING
     members: Tuple[MemberValue, ...] = ()
     processor: str = ""
+    called: bool = False
 
     @property
     def arch(self) -> str:
@@ -209,6 +211,7 @@ class TrapContexts:
             thread_state=thread.state_name,
             status=status(thread.status, later, fault),
             members=found.list_members() if self._members else (),
+            called=found.context is not None and found.context.called,
         )
 
     def switched(self, thread: Thread) -> Optional[TrapState]:

@@ -35,6 +35,7 @@ from ...names.decode.unwind_arm64 import (
     MACHINE_FRAME,
 )
 from ...names.decode.unwindinfo import UnwindDataError
+from ...traps.decode.context import UNWOUND_TO_CALL
 from . import code_arm64
 from .frames import (
     CodeImage,
@@ -54,7 +55,7 @@ from .walk import Walker, WalkStep
 
 _SLOT = 8
 _USER_LEVEL = 0xC
-"""Bits of Spsr and Cpsr that are 0 for code of user mode: the exception level."""
+"""Bits of Spsr that are 0 for code of user mode: the exception level."""
 
 _LONGEST_GAP = 0x8000
 """Bytes between two functions with unwind data up to which the code there may be proven to be leaves."""
@@ -349,8 +350,10 @@ class WalkerArm64(Walker[RegistersArm64]):
             if structure.has(name):
                 values[place] = view[name]
         registers = _interrupted(values, view["Pc"], view["Sp"])
-        level = view["Cpsr" if kind == CONTEXT else "Spsr"] & _USER_LEVEL
-        return self._entered(registers, address, kind != CONTEXT and not level)
+        if kind == CONTEXT:
+            called = structure.has("ContextFlags") and view["ContextFlags"] & UNWOUND_TO_CALL
+            return WalkStep(registers, TRAP, not called, trap=address)
+        return self._entered(registers, address, not view["Spsr"] & _USER_LEVEL)
 
     def _entered(
         self, registers: RegistersArm64, address: int, from_user: Optional[bool] = None

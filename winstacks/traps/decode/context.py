@@ -30,6 +30,9 @@ _ARCHITECTURE = {Machine.AMD64: 0x100000, Machine.I386: 0x10000, Machine.ARM64: 
 _KNOWN_FLAGS = 0xF800_00FF
 """Parts, and the exception and unwinding flags of winnt.h."""
 
+UNWOUND_TO_CALL = 0x20000000
+"""CONTEXT_UNWOUND_TO_CALL of winnt.h (ARM64): Pc is the return address of a call, not where code stopped."""
+
 _PARTS: Dict[Machine, Tuple[Tuple[int, str], ...]] = {
     Machine.AMD64: (
         (_CONTROL, "Rip Rsp EFlags SegCs SegSs"),
@@ -71,6 +74,11 @@ class CpuContext(NamedTuple):
     flags: int
     user: bool
     registers: Mapping[str, int]
+
+    @property
+    def called(self) -> bool:
+        """Whether Pc is the return address of a call (ARM64)."""
+        return bool(self.flags & UNWOUND_TO_CALL and self.flags & _ARCHITECTURE[Machine.ARM64])
 
 
 class ContextLayout:

@@ -319,6 +319,20 @@ def test_context_has_all_registers_of_the_interrupted_code() -> None:
     assert (dict(registers.kept())["X19"], registers.lr, registers.fp) == (19, 7, SP + 0x600)
 
 
+@pytest.mark.parametrize(("flags", "caller"), [(0x400007, 2), (0x20400007, 3)])
+def test_context_of_a_call_continues_at_the_call(flags: int, caller: int) -> None:
+    """RtlRaiseException sets CONTEXT_UNWOUND_TO_CALL (listing: Wine); a call that never returns is last."""
+    leaf = 1 | STEP // 4 << 2
+    program = Program(CHAINED, CHAINED, leaf, leaf)
+    kernel_frames(program, 0xEA)
+    program.entries[1] = (0x1000 + STEP, program.record(0x6100, b"\xe1\x83\xe4"))
+    at = SP + 0x600
+    fill(program, "_CONTEXT", SP, ContextFlags=flags, Fp=at, Lr=program.at(2), Sp=at, Pc=program.at(1, STEP))
+    program.pair(at, 0, program.at(3))
+    walk = program.walk(start(program))
+    assert shown(walk)[:2] == [(program.at(1, STEP), "trap", True), (program.at(caller), "unwind", True)]
+
+
 def test_trap_frame_leads_on_or_to_the_border() -> None:
     program = Program(CHAINED, CHAINED)
     kernel_frames(program, 0xE8)
