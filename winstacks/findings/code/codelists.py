@@ -191,7 +191,8 @@ class CodeLists:
     def _clr(self, known_module: KnownModule) -> Iterator[Tuple[int, int]]:
         module = known_module.module
         seen: Set[int] = set()
-        absent: Set[int] = set()
+        # Without headers the variables are at no known place.
+        absent: Set[int] = set() if known_module.image.headers else {module.base}
         for address in itertools.islice(self._variables(known_module, absent), MAX_VARIABLES):
             if len(seen) >= MAX_RANGES:
                 break
