@@ -264,8 +264,8 @@ def sentence() -> str:
         f"{found['techniques']} published techniques give a finding above `low`.\n"
         f"Of {later['techniques']} that were forged after the rules it is "
         f"{_in_words(Spread(*later['above']), ' %')}.\n"
-        f"A desktop of {clean['processes']} processes gives {alarms} false alarms "
-        f"(median of {found['seeds']} seeds, 10th to 90th percentile): "
+        f"A desktop of {clean['processes']} processes gives {alarms} false alarms, "
+        f"{clean['worst']} in the worst draw (median of {clean['seeds']} seeds, 10th to 90th percentile): "
         "[all figures](docs/tracefindings.md#machines-in-use)."
     )
 

@@ -117,7 +117,7 @@ def test_a_32_bit_dump_has_the_lower_half(folder: pathlib.Path, of_dump: Any, of
 
 
 @pytest.mark.parametrize("narrow", [False, True])
-def test_no_dump_shows_what_made_a_system_call(folder: pathlib.Path, narrow: bool) -> None:
+def test_no_dump_shows_all_of_what_made_a_system_call(folder: pathlib.Path, narrow: bool) -> None:
     """The kernel of a 32-bit dump may have 64 bits."""
     opened = context.open_image(sample.build().image(), folder, "sample.dmp")
     path = folder / f"calls-{narrow}.dmp"
@@ -126,6 +126,6 @@ def test_no_dump_shows_what_made_a_system_call(folder: pathlib.Path, narrow: boo
     row = only(row for row in rows if row["Finding"] == "syscall_outside")
     assert row["Status"] == "not checked"
     assert row["Evidence"] == (
-        "the dump of a process has a CONTEXT in place of a thread's newest trap frame, which would show a "
-        "system call"
+        "the dump of a process has a CONTEXT in place of a thread's newest trap frame: only the instruction "
+        "before Rip shows a system call"
     )

@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, List, Set, Tuple
 import pytest
 from volatility3.plugins.windows import traces
 
+from tests.docs import tables
 from tests.forge import context, kernels
 from tests.forge import trapentries as entries
 from tests.forge.code import RBP, RBX
@@ -194,6 +195,7 @@ def test_a_process_that_gave_its_page_tables_back(exit_time: int, tmp_path: path
         assert found[1004, "kernel"][1] == whole != []
         row, (frame,) = found[1004, "user"]
         assert "stack unreadable" in row["Status"] and "page tables unreadable" in frame["Status"]
+    assert "gave them back" in tables.words()["page tables unreadable"].meaning
 
 
 @pytest.mark.parametrize(("threads", "kinds"), [(0, set()), (1, {"std", "heap", "lock"})])

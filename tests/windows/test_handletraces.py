@@ -84,6 +84,9 @@ def test_ring_of_every_form(name: str, level: int, tmp_path: pathlib.Path) -> No
         (high, "open", 6, 0),
         (high, "open", 6, 1),
     ]
+    # The event is one of both processes.
+    of_other = only(grid.run(opened, handletraces.HandleTraces, pid=[2000]))
+    assert (of_other.row["PID"], columns(of_other)) == (1000, columns(found[1]))
     leaks = grid.run(opened, handletraces.HandleTraces, pid=[1000], leaks=True)
     # That of 0x90 is gone without a close: its event may have been changed, so that it is not left out.
     assert [(node.row["Handle"], node.row["Sequence"]) for node in leaks] == [(high, 6), (0x90, 4), (0x84, 3)]
@@ -160,7 +163,7 @@ def test_damaged_headers_and_tables(tmp_path: pathlib.Path) -> None:
     odd = HandleTable(third)
     odd.finish()
     broken = Ring(odd, 8)
-    broken.event(OPEN, 0x84, 1000, 1004)
+    broken.event(OPEN, 0x84, 3000, 3004)
     broken.info["TableSize"] = 0xFFFFFFFF
     opened = context.open_image(kernel.image(), tmp_path)
     found = grid.run(opened, handletraces.HandleTraces, pid=[1000])

@@ -73,6 +73,36 @@ def test_a_thread_is_shown_with_the_chain_through_threads_that_are_left_out(tmp_
     assert len(whole) == 2
 
 
+@pytest.mark.parametrize("tid", [4316, 5124])
+def test_a_deadlock_of_threads_that_are_left_out_is_left_out(tid: int, tmp_path: pathlib.Path) -> None:
+    """The thread's own chain leads to no deadlock."""
+    opened = context.open_image(sample.build().image(), tmp_path)
+    assert [row["TID"] for row in table(opened, tid=[tid])] == [tid]
+
+
+def test_a_deadlock_behind_the_chain_of_a_selected_thread_is_shown(tmp_path: pathlib.Path) -> None:
+    """The third thread waits for a part of the deadlock, and is in none; of two deadlocks one has no row."""
+    forged = waitobjects.Waiting("win10-x64")
+    others = [forged.thread(), forged.thread()]
+    threads = [forged.thread(), forged.thread()]
+    for first, second in (others, threads):
+        forged.wait(first, forged.mutant(second))
+        forged.wait(second, forged.mutant(first))
+    behind = forged.thread()
+    forged.wait(behind, forged.mutant(threads[0]))
+    opened = context.open_image(forged.kernel.image(), tmp_path)
+    whole = table(opened)
+    deadlocks = [row for row in whole if row["WaitsFor"] == "deadlock"]
+    assert len(deadlocks) == 2
+    number = only({row["Deadlock"] for row in whole if row["TID"] == threads[0].tid})
+    shown = table(opened, tid=[behind.tid])
+    assert [(row["TID"], row["ChainEnd"], row["Deadlock"]) for row in shown] == [
+        (None, "deadlock", number),
+        (behind.tid, "deadlock", None),
+    ]
+    assert shown[0] == deadlocks[number - 1]
+
+
 def test_stacks_without_a_wait_are_no_silent_table(
     tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Iterable, List, Sequence
 
-from ..handles.events import HandleEvent, HandleEvents, Listed, handle_events
+from ..handles.events import HandleEvent, HandleEvents, Listed, handle_events, selected
 from ..handles.lister import ActingSpaces
 from ..memory.decode.status import has_status
 from ..memory.decode.statuscodes import StatusCode
@@ -51,11 +51,7 @@ class HandleTraces(DatabaseCommand[AddressSpace, HandleEvent]):
         return f"Reading the handle traces of process {step.pid_text}"
 
     def items(self, step: AddressSpace) -> Iterable[Listed]:
-        pids = set(self.pids)
-        if pids and step.pid not in pids:
-            self._lister.pass_over(step)
-            return
-        for event in self._lister.list_events(step):
+        for event in selected(self._lister, step, self.pids):
             if isinstance(event, HandleEvent):
                 self.requested.mark_seen("handle", event.handle)
             yield event

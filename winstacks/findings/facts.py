@@ -15,6 +15,7 @@ from typing import (
     NamedTuple,
     Optional,
     Sequence,
+    Set,
     Tuple,
     TypeVar,
 )
@@ -132,7 +133,7 @@ class CheckFacts:
         self.untold: Dict[int, Tuple[Optional[int], str]] = {}
         self.lost = LostStacks()
         self._tables: Memo[AddressSpace, registeredtables.FunctionTables] = Memo(self._registered, _PROCESSES)
-        self._listed: Memo[AddressSpace, List[CodeRange]] = Memo(self._of_lists, _PROCESSES)
+        self._listed: Memo[AddressSpace, Tuple[List[CodeRange], Set[int]]] = Memo(self._of_lists, _PROCESSES)
         self._runtimes: Memo[AddressSpace, List[Tuple[str, str]]] = Memo(self._loaded)
         self._pages: Memo[Tuple[str, int], Optional[Page]] = Memo(self._page, _MAX_KEPT)
         self._reasons: Memo[Tuple[AddressSpace, int], str] = Memo(self._described, _MAX_KEPT)
@@ -243,12 +244,20 @@ class CheckFacts:
             return None
         tables = self._tables_of(space)
         tabled = None if tables is None else span_at(tables.ranges, address)
-        return tabled or span_at(self._listed[space], address)
+        return tabled or span_at(self._listed[space][0], address)
 
-    def _of_lists(self, space: AddressSpace) -> List[CodeRange]:
-        """Returns the ranges in the runtimes' own lists."""
+    def lacks_list(self, space: AddressSpace, address: int) -> bool:
+        """Returns whether the own list of the runtime at an address, in 32-bit code, may be missing from the
+        image. Other code has function tables: see `lacks_tables`."""
+        known_module = self.namer(space).module_at(address)
+        lacks = known_module is not None and known_module.module.base in self._listed[space][1]
+        return lacks and space.machine is Machine.I386
+
+    def _of_lists(self, space: AddressSpace) -> Tuple[List[CodeRange], Set[int]]:
+        """Returns the ranges in the runtimes' own lists, and the bases of runtimes with incomplete lists."""
         names = self.namer(space)
-        return CodeLists(self.image.memory(space), names, names.process.vads, PROGRAMS).ranges()
+        lists = CodeLists(self.image.memory(space), names, names.process.vads, PROGRAMS)
+        return lists.ranges(), lists.lost
 
     def lacks_tables(self, space: AddressSpace) -> bool:
         """Returns whether function tables of a process may be missing from the image.

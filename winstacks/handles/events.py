@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Protocol, Union
+from typing import Any, Callable, Collection, Iterator, List, NamedTuple, Optional, Protocol, Union
 
 from ..memory.decode.status import NOTHING, Status
 from ..memory.image import AddressSpace, Image
@@ -52,9 +52,6 @@ class HandleEvents(Protocol):
     def list_events(self, space: AddressSpace) -> Iterator[Listed]:
         """Yields the events of a process; see `HandleLister.list_events`."""
 
-    def pass_over(self, space: AddressSpace) -> None:
-        """Marks the objects of a skipped process as seen."""
-
 
 def handle_events(image: Image) -> Callable[[Any], HandleEvents]:
     """Returns the maker of the lister for `image.service(handle_events)`: here it reads a kernel's tables.
@@ -65,3 +62,18 @@ def handle_events(image: Image) -> Callable[[Any], HandleEvents]:
     from .lister import HandleLister
 
     return functools.partial(HandleLister, image)
+
+
+def selected(events: HandleEvents, space: AddressSpace, pids: Collection[int]) -> Iterator[Listed]:
+    """Yields the events of a process that --pid selects: all events of a selected process, and in the table
+    of any other process those that a selected process made.
+
+    Each process is read, so that --pid does not change which process lists the creation of an object.
+
+    Args:
+        pids: the selected processes; all if empty
+    """
+    whole = not pids or space.pid in pids
+    for event in events.list_events(space):
+        if whole or (isinstance(event, HandleEvent) and event.by_pid in pids):
+            yield event

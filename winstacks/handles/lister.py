@@ -116,8 +116,7 @@ class HandleLister:
         """Yields the events of a process: the events of its ring, newest first, then creations.
 
         An event with a status stands for each unreadable part of the handle table. The creation of an object
-        is listed once, in the first process with a handle to it: call `pass_over` for each process that is
-        skipped.
+        is listed once, in the first process with a handle to it.
         """
         if space.remark or space.status:
             # The ring is in kernel memory and can be read: only the names of user frames are lost.
@@ -130,16 +129,6 @@ class HandleLister:
             yield from self._creations(space, table) if table.address else ()
         if space.kernel and self._rings is not None and self._rings.truncated:
             yield gap(space, StatusCode.EVENT_LIMIT)
-
-    def pass_over(self, space: AddressSpace) -> None:
-        """Marks the objects of a skipped process as seen, so that --pid does not change which process lists
-        an object.
-        """
-        _, table = self._listed(space)
-        if table is not None and table.address and self._objects_have_creators:
-            self._seen.update(
-                entry.object_header for entry in self._tables.entries(table) if entry is not None
-            )
 
     def _listed(self, space: AddressSpace) -> Tuple[List[Gap], Optional[HandleTable]]:
         """Returns the faults of the handle table of a process, and the table whose events are listed."""

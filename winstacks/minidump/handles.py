@@ -57,9 +57,6 @@ class DumpHandles:
         """Returns the object of a handle: the provider of `handle_objects`."""
         return self._objects.get(handle)
 
-    def pass_over(self, space: AddressSpace) -> None:
-        """Does nothing: a dump has one process."""
-
     def list_events(self, space: AddressSpace) -> Iterator[Listed]:
         """Yields the events in the order of the dump, and a gap for events that cannot be read."""
         operations, faults = handle_operation_list(self._dump)

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Optional
 
+from ..memory.decode.memory import Memory
+from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.structure import Structure
 from ..memory.decode.view import View
 from ..memory.image import Image
@@ -60,3 +62,13 @@ def may_lie_at(image: Image, address: int) -> bool:
     machine = image.machine
     in_kernel = machine.kernel_start <= address and machine.is_canonical(address)
     return in_kernel and not address % image.pointer_size
+
+
+def is_absent(memory: Memory, link: int) -> bool:
+    """Returns whether a node of a list is not in the image.
+
+    Programs that copy memory write zeros for pages that they cannot read; no node of a list has zeros.
+    """
+    links = memory.links(link)
+    page = memory.read(link & -PAGE_SIZE, PAGE_SIZE) if links == (0, 0) else None
+    return links is None or (page is not None and not any(page))

@@ -29,6 +29,7 @@ from .kernelobjects import (
     PROCESS_OBJECT,
     PROCESS_OF_THREAD,
     THREAD_OBJECT,
+    is_absent,
     is_type,
     may_lie_at,
     process_at,
@@ -108,9 +109,13 @@ class CidTable:
     Attributes:
         processes, threads: the ID of each _EPROCESS and _ETHREAD, by canonical address
         unread: the ID of each process or thread whose type is not in the image, by canonical address
+        addresses: the canonical addresses of all objects
+        whole: whether all of the table was read
     """
 
     def __init__(self, image: Image) -> None:
+        self.addresses: Set[int] = set()
+        self.whole = False
         self.processes: Dict[int, int] = {}
         self.threads: Dict[int, int] = {}
         self.threads_of: Dict[int, List[int]] = {}
@@ -130,14 +135,18 @@ class CidTable:
         own_ids = process_type(image).first_member("UniqueProcessId"), thread.first_member("Cid.UniqueThread")
         table, owner = tables.table_at(address), thread.first_member(*PROCESS_OF_THREAD)
         assignments: List[Tuple[int, Optional[int], Optional[int]]] = []
+        self.whole = table is not None
         for number, entry in enumerate(tables.entries(table) if table is not None else ()):
             if number >= MAX_IDS:
                 vollog.warning(f"{CID_TABLE} has more than {MAX_IDS} entries: the others are not read")
+                self.whole = False
                 break
             if entry is None:
+                self.whole = False
                 continue
             # The entries point to the objects themselves, not to their headers.
             body = entry.object_header
+            self.addresses.add(body)
             object_type = memory.member(body, kind)
             if object_type is None:
                 self.unread[body] = entry.handle
@@ -154,6 +163,10 @@ class CidTable:
                 self.processes[body] = entry.handle
         self._assign(assignments)
 
+    def may_have(self, body: int) -> bool:
+        """Returns whether a process or thread at a canonical address has an ID: what is on a list has one."""
+        return body in self.addresses or not self.whole
+
     def _assign(self, assignments: Iterable[Tuple[int, Optional[int], Optional[int]]]) -> None:
         """Assigns each thread to the process that it points to, or else to the one with its process ID."""
         self.process_of = {number: eprocess for eprocess, number in self.processes.items()}
@@ -169,8 +182,8 @@ class Processes(Protocol):
 
     Attributes:
         status: `process list damaged`, or empty
-        interrupted: whether a node of the list is not in the image: processes missing in the list need
-            not be hidden
+        interrupted: whether nodes that are not in the image may lead to processes that are: processes
+            missing in the list need not be hidden
     """
 
     @property
@@ -201,7 +214,7 @@ class KernelProcesses:
 
     def __init__(self, image: Image) -> None:
         self.status: Status = NOTHING
-        self.interrupted = False
+        self.interrupted = self._broken = False
         self._image = image
         self._memory = image.memory(image.kernel)
         self._found: Dict[int, Status] = {}
@@ -221,7 +234,7 @@ class KernelProcesses:
         self._listed()
         for witness, eprocess in self._witnesses():
             self._add(eprocess, witness)
-        if self.interrupted:
+        if self._broken:
             self._follow_links()
 
     def scan(self) -> None:
@@ -250,14 +263,9 @@ class KernelProcesses:
             # Beyond a break, a link is believed if it leads to a process.
             for end, direction in ((walk.gap.forward, 0), (walk.gap.backward, 1)):
                 nodes.update(dict.fromkeys(self._beyond(head or 0, end.link, direction, set(nodes))))
-            self.interrupted = bool(
-                links.absent_nodes(
-                    head or 0,
-                    walk.gap,
-                    self._memory.links,
-                    lambda link: may_lie_at(self._image, link - self._links),
-                )
-            )
+            absent = links.absent_nodes(head or 0, walk.gap, self._is_absent, self._may_be_listed)
+            self._broken = bool(absent)
+            self.interrupted = head in absent or (self._broken and not walk.gap.one)
         if walk.gap is not None or walk.altered is not None or not nodes:
             self.status = status(StatusCode.PROCESS_LIST_DAMAGED)
             vollog.warning(
@@ -333,7 +341,7 @@ class KernelProcesses:
         """Adds a process that a witness names, if it is a process. Idle (ID 0) is on no list."""
         if eprocess in self._found or len(self._found) >= MAX_PROCESSES:
             return
-        if self.interrupted and self._may_be_absent(eprocess):
+        if self._broken and self._may_be_absent(eprocess):
             self._found[eprocess] = found_by(witness)
             return
         if not self._is_process(eprocess) or self._memory.member(eprocess, self._pid) == 0:
@@ -343,6 +351,14 @@ class KernelProcesses:
 
     def _is_process(self, eprocess: int) -> bool:
         return is_type(self._memory.member(eprocess, self._kind), PROCESS_OBJECT)
+
+    def _is_absent(self, link: int) -> bool:
+        return is_absent(self._memory, link)
+
+    def _may_be_listed(self, link: int) -> bool:
+        """Returns whether a link may lead to a process, as far as its address and PspCidTable show."""
+        eprocess = link - self._links
+        return may_lie_at(self._image, eprocess) and self._ids.may_have(eprocess)
 
     def _may_be_absent(self, eprocess: int) -> bool:
         """Returns whether a pointer may lead to a process that is not in the image."""

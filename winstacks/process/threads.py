@@ -27,6 +27,7 @@ from . import threadscan as threadscan
 from .kernelobjects import (
     PROCESS_OF_THREAD,
     THREAD_OBJECT,
+    is_absent,
     is_type,
     may_lie_at,
     process_type,
@@ -256,9 +257,14 @@ class KernelThreads:
     def _breaks_off(self, head: int, gap: Optional[links.ListGap]) -> bool:
         """Returns whether pages that are not in the image may hold the links to threads that are: not if both
         walks come to one absent node, because then no other thread is missing."""
-        absent = links.absent_nodes(head, gap, self._memory.links, self._may_be_thread)
-        one = gap is not None and gap.forward.link == gap.backward.link
-        return head in absent or bool(absent and not one)
+        memory, ids = self._memory, self._ids
+        absent = links.absent_nodes(
+            head,
+            gap,
+            lambda link: is_absent(memory, link),
+            lambda link: self._may_be_thread(link) and ids.may_have(link - self._entry),
+        )
+        return head in absent or bool(absent and gap is not None and not gap.one)
 
     def _witnessed(self, eprocess: int, seen: Set[int]) -> Iterator[Tuple[int, str]]:
         """Yields (address, witness) of the threads that are missing in a process's list."""

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Collection, Dict, Iterator, Optional, Tuple
 
 from ..columns.words import HANDLE, HEAP, HEAPLOG, LOCK, OBJECT, STD, WAITING
-from ..handles.events import HandleEvent, handle_events
+from ..handles.events import HandleEvent, handle_events, selected
 from ..handles.lister import ActingSpaces
 from ..heaps.decode.block import TraceGroup
 from ..heaps.decode.contents import HeapOwner
@@ -230,11 +230,8 @@ class RecordedStacks:
         natives = handles.list_spaces()
         acting = ActingSpaces(self._image, natives)
         for space in natives:
-            if pids and space.pid not in pids:
-                handles.pass_over(space)
-                continue
             distinct, newer = Distinct(), 0
-            for event in handles.list_events(space):
+            for event in selected(handles, space, pids):
                 if isinstance(event, Gap):
                     yield distinct.lost(HANDLE, space, event.status, 0, newer)
                 else:

@@ -154,18 +154,21 @@ class ThreadWaits:
         """Yields the rows: deadlocks, then the waiting threads in the order of the input.
 
         Args:
-            tids: the threads whose rows are shown; all if empty
+            tids: the threads whose rows are shown, with the deadlocks to which their chains lead; all if
+                empty
         """
         chains, in_deadlock = self.chains, {}
+        shown = [each for each in self._shown if not tids or each.wait.thread.tid in tids]
+        reached = set().union(*(chains.reached(each.wait) for each in shown)) if tids else set(chains.waits)
         for number, cycle in enumerate(chains.deadlocks, 1):
             in_deadlock.update({step.thread: number for step in cycle})
+            if reached.isdisjoint(step.thread for step in cycle):
+                continue
             wait = chains.waits[cycle[0].thread]
             sentence, doubts = chains.sentence(cycle), chains.doubts(cycle)
             yield WaitRow(wait, None, words.DEADLOCK, number, None, None, sentence, doubts)
-        for wait, trace_id, symbol in self._shown:
+        for wait, trace_id, symbol in shown:
             thread = wait.thread
-            if tids and thread.tid not in tids:
-                continue
             end, deadlock = chains.follow(wait).end, in_deadlock.get((thread.space.pid, thread.tid))
             for awaited in wait.awaited:
                 faults = wait_status(wait, awaited)

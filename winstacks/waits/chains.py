@@ -115,6 +115,11 @@ class Chains:
             current = following
         return OwnerChain(tuple(steps), words.ENDS_UNKNOWN)
 
+    def reached(self, wait: ThreadWait) -> Set[Key]:
+        """Returns the keys of a waiting thread and of the threads in the chain behind it."""
+        owners = (self._key(step.owner) for step in self.follow(wait).steps)
+        return {(wait.thread.space.pid, wait.thread.tid), *owners}
+
     def _worst(self, owners: Sequence[WaitOwner], seen: Set[Key]) -> WaitOwner:
         """Returns the owner to follow: one that closes a circle, else one that waits, else the first."""
         closing = [owner for owner in owners if self._key(owner) in seen]

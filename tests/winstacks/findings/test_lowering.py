@@ -76,10 +76,26 @@ def clr_range(write: bool) -> Image:
     program = Program32(host, "app.exe", "clr.dll", functions="main")
     program.wide.process.region(NARROW, size=0x4000, protection=EXECUTE_READWRITE)
     program.narrow.space.write(NARROW + 0x100, code_of(JITTED))
-    if write:
-        codelists.clr(program.narrow, NARROW, NARROW + 0x4000)
+    codelists.clr(program.narrow, NARROW, NARROW + (0x4000 if write else 0x100))
     program.waits(CLR, Private32(NARROW), WAIT_EX)
     return host.kernel.image()
+
+
+def clr_list(write: bool) -> Image:
+    """The list lacks the code; without CLR's variables nothing leads to the list."""
+    host = Host64(KERNEL)
+    program = Program32(host, "app.exe", "clr.dll", functions="main")
+    program.wide.process.region(NARROW, size=0x4000, protection=EXECUTE_READWRITE)
+    program.narrow.space.write(NARROW + 0x100, code_of(JITTED))
+    codelists.clr(program.narrow, NARROW, NARROW + 0x100)
+    program.waits(CLR, Private32(NARROW), WAIT_EX)
+    image = host.kernel.image()
+    if write:
+        module = program.narrow.modules["clr"][0]
+        program.narrow.space.set_state(module.base + libraries.DATA_RVA, PAGE, State.PAGEFILE)
+        assert module.section is not None
+        module.section.set_state(libraries.DATA_RVA, PAGE, State.PAGEFILE)
+    return image
 
 
 def wide(*files: str) -> Tuple[Host64, Program, int]:
@@ -355,6 +371,7 @@ ATTACKS: Dict[str, Tuple[str, Callable[[bool], Image]]] = {
     "interrupted below a runtime": ("unbacked", interrupted_below_a_runtime),
     "interrupted below a module of the program": ("unbacked", interrupted_below_a_module),
     "the list of function tables, beside a runtime": ("unbacked", list_of_tables),
+    "a runtime's own list, beside the runtime": ("unbacked", clr_list),
     "a leaf below registered code": ("unbacked", leaf_below_registered_code),
     "the stack above is lost": ("unbacked", lost_stack),
     "the way to the frame is a guess": ("unbacked", guessed_way),

@@ -32,6 +32,10 @@ _COUNT = 4
 _CONTROL = "Dr7"
 _KINDS = ("execution", "writes", "ports", "access")
 _EXPORTS = "a guard of the export table, set by EMET or exploit protection (EAF): no call is diverted"
+_MAY_BE_EXPORTS = (
+    "a breakpoint on data: the module's headers, which would show whether this is its export table, are not "
+    "in the image"
+)
 _NO_PORT = "a thread has such a breakpoint; DebugPort, which says whether a debugger set it, cannot be read"
 _NOT_SURE = "the frame may not have saved the debug registers"
 
@@ -59,6 +63,8 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         severity, confidence, innocent = MEDIUM, CERTAIN, NONE_KNOWN
         if unsure:
             severity, confidence, innocent = LOW, POSSIBLE, _NOT_SURE
+        elif kind != _KINDS[0] and known_module.image.headers is None:
+            severity, confidence, innocent = LOW, POSSIBLE, _MAY_BE_EXPORTS
         elif kind != _KINDS[0] and _in_exports(known_module, address):
             severity, confidence, innocent = LOW, CERTAIN, _EXPORTS
         finding = thread_finding(
@@ -123,8 +129,8 @@ CHECK = Check(
     (USER, WOW64),
     "A debug register of a thread is a breakpoint in a DLL of Windows or in CLR, and "
     "the process has no debugger. Such a breakpoint diverts a call without a change of code.",
-    "medium; low for a breakpoint on data of an export table, and if the frame may not have saved the "
-    "debug registers",
+    "medium; low for a breakpoint on data of an export table, or of a module whose headers are not in the "
+    "image, and if the frame may not have saved the debug registers",
     "A debugger that has detached, copy protection, profilers.",
     "Look at the exception handlers of the process; windows.trapframes --tid shows all registers.",
     "no thread has a stack in user mode",

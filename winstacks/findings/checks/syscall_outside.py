@@ -35,7 +35,7 @@ from ...traps.state import TrapState
 from ..code.explanations import explained
 from ..code.stubs import ENTERING, LONGEST, number_before, patched_stubs, start_of
 from ..facts import CheckFacts
-from ..finding import OF_MEMORY, Check, Finding, FramePlace, frame_places, place_finding
+from ..finding import OF_MEMORY, Check, Finding, FramePlace, find_place, frame_places, place_finding
 
 STUBS = ("ntdll", "win32u", "wow64win", "wow64cpu")
 """Windows modules that make system calls."""
@@ -63,34 +63,67 @@ _NOT_STUBS = "a program that makes system calls itself, such as copy protection 
 _CONTEXT_SET = "a debugger or a runtime that set the thread's context"
 _SMEARED = "the thread ran while the image was taken"
 _NO_TRAP_FRAME = (
-    "the dump of a process has a CONTEXT in place of a thread's newest trap frame, which would show a system "
-    "call"
+    "the dump of a process has a CONTEXT in place of a thread's newest trap frame: only the instruction "
+    "before Rip shows a system call"
 )
 _PICO = "a pico process: a program of WSL"
 
 
 def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields how a thread entered the kernel, if Windows' stubs do not enter it in this way."""
-    entry, thread, place = stack.entry, stack.thread, next(frame_places(stack), None)
-    if entry is None or thread is None or place is None or place.number or place.how != TRAP:
+    if stack.space.machine is not Machine.AMD64:
         return
-    if entry.kind != SYSCALL or stack.space.machine is not Machine.AMD64 or _left(thread, entry):
+    entry, thread = stack.entry, stack.thread
+    newest = entry if entry is not None and entry.kind == SYSCALL else None
+    if newest is None or thread is None:
+        # A CONTEXT in a dump has the registers of a system call, but not what the kernel saved for it.
+        yield from _resumed(stack, facts, 1 if facts.image.table_name else 0)
         return
-    if place.name.backing == UNKNOWN:
-        return
-    code = _code_before(stack.space, place.address, facts)
+    place = next(frame_places(stack), None)
+    if place is not None and not place.number and place.how == TRAP and place.name.backing != UNKNOWN:
+        yield from _entered(stack, newest, thread, place, facts)
+    yield from _resumed(stack, facts, 1)
+
+
+def _entered(
+    stack: StackRecord, entry: TrapState, thread: Thread, place: FramePlace, facts: CheckFacts
+) -> Iterator[Finding]:
+    """Yields what the newest trap frame of a thread shows of its system call."""
+    code = None if _left(thread, entry) else _code_before(stack.space, place.address, facts)
     if code is None:
         return
     entering = code[-len(ENTERING[0]) :] in ENTERING
     if entering and _has_stubs(stack.space, place, facts):
         yield from _numbered(stack, entry, thread, place, code, facts)
     elif entering or not _sent(stack.space, thread, entry, place.address, facts):
-        severity, confidence, innocent = _assess(stack.space, place, code, entering, facts)
-        position = "behind a system call" if entering else "not behind a system call"
-        evidence = f"Rip {place.address:#x} {position}; {_bytes(code)}; "
-        evidence += facts.memory(stack.space, place.address)
-        group = (stack.space.layer_name, place.address)
-        yield place_finding(stack, place, severity, confidence, evidence, innocent, group)
+        yield _outside(stack, place, code, entering, facts)
+
+
+def _resumed(stack: StackRecord, facts: CheckFacts, first: int) -> Iterator[Finding]:
+    """Yields the frames that will continue behind a system call outside all stubs: a callback or an exception
+    keeps the registers of the code that it left.
+
+    Args:
+        first: number of the innermost frame that counts
+    """
+    for number in range(first, len(stack.walked)):
+        place = find_place(stack, number) if stack.walked[number].how == TRAP else None
+        if place is None or place.guessed or place.name.backing == UNKNOWN:
+            continue
+        code = _code_before(stack.space, place.address, facts) or b""
+        if code[-len(ENTERING[0]) :] in ENTERING and not _has_stubs(stack.space, place, facts):
+            yield _outside(stack, place, code, True, facts)
+
+
+def _outside(
+    stack: StackRecord, place: FramePlace, code: bytes, entering: bool, facts: CheckFacts
+) -> Finding:
+    severity, confidence, innocent = _assess(stack.space, place, code, entering, facts)
+    position = "behind a system call" if entering else "not behind a system call"
+    evidence = f"Rip {place.address:#x} {position}; {_bytes(code)}; "
+    evidence += facts.memory(stack.space, place.address)
+    group = (stack.space.layer_name, place.address)
+    return place_finding(stack, place, severity, confidence, evidence, innocent, group)
 
 
 def _left(thread: Thread, entry: TrapState) -> bool:

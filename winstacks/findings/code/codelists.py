@@ -20,11 +20,15 @@ attacker must write into the runtime's own memory, or change the list.
 
 from __future__ import annotations
 
+import itertools
 from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ...memory.decode import ranges
 from ...memory.decode.memory import Memory
 from ...memory.decode.ranges import span_at
+from ...memory.decode.status import has_status
+from ...memory.decode.statuscodes import words_that
+from ...memory.decode.statusmeanings import Means
 from ...memory.decode.structure import integers
 from ...names.decode.pe import MEM_WRITE
 from ...names.registeredtables import CodeRange
@@ -52,6 +56,7 @@ _BOUNDS = ("CodeCache", "_low_bound"), ("CodeCache", "_high_bound")
 _HEAP, _MEMORY = ("CodeCache", "_heap"), ("CodeHeap", "_memory")
 _LIMITS = ("VirtualSpace", "_low_boundary"), ("VirtualSpace", "_high_boundary")
 
+_LOST_EXPORTS = words_that(Means.EXPORTS_LOST)
 _SECTION = 8
 """Number of words read at the start of a RangeSection; one of the words after the third leads to the next."""
 _PROGRAM = ".exe"
@@ -123,11 +128,15 @@ class CodeLists:
         memory: memory of the process, with the pointer size of the code in question
         vads: VADs of the process, ascending
         programs: names of files, without extension, into which V8 may be linked
+
+    Attributes:
+        lost: bases of the modules of CLR and HotSpot whose lists are not all in the image; `ranges` fills it
     """
 
     def __init__(
         self, memory: Memory, names: AddressNamer, vads: Sequence[Region], programs: Sequence[str]
     ) -> None:
+        self.lost: Set[int] = set()
         self._programs = {*HOTSPOT, *CLR, *programs}
         self._memory = memory
         self._names = names
@@ -172,6 +181,9 @@ class CodeLists:
         rva_of, base = known.image.names.rva_of, known.module.base
         places = {name: rva_of(name) for name in VARIABLES}
         addresses = {name: base + rva for name, rva in places.items() if rva is not None}
+        values = [self._memory.pointer(address) for address in addresses.values()]
+        if None in values or has_status(known.image.status, *_LOST_EXPORTS):
+            self.lost.add(base)
         low, high = code_cache(self._memory, addresses) or (0, 0)
         if self._own(low, high):
             yield low, high
@@ -179,38 +191,62 @@ class CodeLists:
     def _clr(self, known_module: KnownModule) -> Iterator[Tuple[int, int]]:
         module = known_module.module
         seen: Set[int] = set()
-        todo = self._variables(known_module)
-        for _ in range(MAX_VARIABLES):
-            address = next(todo, None)
-            if address is None or len(seen) >= MAX_RANGES:
-                return
-            yield from self._chain(address, range(module.base, module.base + module.size), seen)
+        # Without headers the variables are at no known place.
+        absent: Set[int] = set() if known_module.image.headers else {module.base}
+        for address in itertools.islice(self._variables(known_module, absent), MAX_VARIABLES):
+            if len(seen) >= MAX_RANGES:
+                break
+            yield from self._chain(address, range(module.base, module.base + module.size), seen, absent)
+        # CLR always has a list. Without any of it, one of the absent places may have held it.
+        if absent and not seen:
+            self.lost.add(module.base)
 
-    def _variables(self, known_module: KnownModule) -> Iterator[int]:
+    def _variables(self, known_module: KnownModule, absent: Set[int]) -> Iterator[int]:
         """Yields values in a module's writable sections that may be addresses of private memory."""
-        remaining = MAX_VARIABLES
+        remaining, base = MAX_VARIABLES, known_module.module.base
         for section in known_module.image.sections:
             length = min(section.end - section.start, remaining)
             if not section.characteristics & MEM_WRITE or length <= 0:
                 continue
             remaining -= length
-            for _, data in self._memory.load(known_module.module.base + section.start, length).runs:
+            start = base + section.start
+            extents = self._memory.load(start, length)
+            if extents.missing(start, start + length):
+                absent.add(start)
+            for _, data in extents.runs:
                 yield from (value for value in integers(bytes(data), self._size) if self._is_place(value))
 
     def _is_place(self, value: int) -> bool:
         vad = span_at(self._vads, value) if value and not value % self._size else None
         return vad is not None and not vad.image
 
-    def _chain(self, address: int, image: range, seen: Set[int]) -> Iterator[Tuple[int, int]]:
-        """Yields the ranges of a RangeSection and of the RangeSections that follow it."""
+    def _chain(
+        self, address: int, image: range, seen: Set[int], absent: Set[int]
+    ) -> Iterator[Tuple[int, int]]:
+        """Yields the ranges of a RangeSection and of the RangeSections that follow it.
+
+        Args:
+            image: the addresses of CLR's module
+            seen: RangeSections that were read; new ones are added
+            absent: addresses of what is not in the image; new ones are added
+        """
         todo = [address]
         while todo and len(seen) < MAX_RANGES:
             at = todo.pop()
-            words = () if at in seen else self._words(at, _SECTION) or self._words(at, _SECTION // 2)
+            if at in seen:
+                continue
+            words = self._words(at, _SECTION) or self._words(at, _SECTION // 2)
             low, high, manager = words[:3] or (0, 0, 0)
+            if not words:
+                absent.add(at)
+                if at != address:
+                    self.lost.add(image.start)
             if not low < high or not self._is_place(manager) or not self._own(low, high):
                 continue
-            if self._memory.pointer(manager) in image:
+            functions = self._memory.pointer(manager)
+            if functions is None:
+                absent.add(manager)
+            elif functions in image:
                 seen.add(at)
                 yield low, high
                 todo += [word for word in words[3:] if self._is_place(word)]

@@ -27,6 +27,7 @@ What is missing is neither innocent nor guilty: it lowers Confidence, and not Se
 with the list's head paged out would else explain any code."""
 _LACKING = "and the process's list of function tables, which may have this range, is not in the image"
 _MAY_HAVE = "its list of function tables, which may have this range, is not in the image"
+_MAY_LIST = "the runtime's own list of code, which may have this range, is not all in the image"
 _LESS_SURE = "private code is less sure, because function tables of the process are not in the image"
 _LOST = "the stack above the code is not in the image, so its caller is unknown"
 _ALONE = ", but only Windows is on the stack: any code can register a table for itself"
@@ -71,9 +72,14 @@ def explained_at(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Tu
         hooked = innocent == NONE_KNOWN and is_hooked(stack.space, place.at, facts)
         called = _called(stack, place, facts) if hooked else None
         return severity, lower, innocent if called is None else f"the code called {called}{_OF_PRODUCT}"
-    if runtime.within or not runtime.is_known or not facts.lacks_tables(stack.acting or stack.space):
+    if runtime.within or not runtime.is_known:
         return (LOW if runtime.within else MEDIUM), True, runtime.describe
-    return LOW, True, f"{runtime.describe}; {_MAY_HAVE}"
+    space = stack.acting or stack.space
+    if facts.lacks_list(space, runtime.place.at):
+        return LOW, True, f"{runtime.describe}; {_MAY_LIST}"
+    if facts.lacks_tables(space):
+        return LOW, True, f"{runtime.describe}; {_MAY_HAVE}"
+    return MEDIUM, True, runtime.describe
 
 
 def _is_alone(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:

@@ -53,6 +53,11 @@ class ListGap(NamedTuple):
         return tuple(dict.fromkeys(end.link for end in self if end.reason == UNREADABLE))
 
     @property
+    def one(self) -> bool:
+        """Whether both walks came to one address: then at most the node there is missing."""
+        return self.forward.link == self.backward.link
+
+    @property
     def exact(self) -> bool:
         """Whether both walks broke at the same unreadable node: then only this node is missing."""
         return self.forward == self.backward and self.forward.reason == UNREADABLE
@@ -170,21 +175,22 @@ def walk(head: int, read_links: ReadLinks, limit: int = MAX_NODES) -> ListWalk:
 
 
 def absent_nodes(
-    head: int, gap: Optional[ListGap], read_links: ReadLinks, is_possible: Callable[[int], bool]
+    head: int,
+    gap: Optional[ListGap],
+    is_absent: Callable[[int], bool],
+    is_possible: Callable[[int], bool],
 ) -> Set[int]:
     """Returns the nodes at which walks broke off because they are not in the image; the head among them if it
     is not.
 
-    Programs that copy memory write zeros for pages that they cannot read; no node of a list has zeros.
-
     Args:
-        head, read_links: as in `steps`
+        head: as in `steps`
+        is_absent: whether a node is not in the image
         is_possible: whether a node may be at an address: elsewhere no page of the list is missing
     """
-    if gap is None or read_links(head) in (None, (0, 0)):
+    if gap is None or is_absent(head):
         return set() if gap is None else {head}
-    lost = (end.link for end in gap if end.reason == UNREADABLE or read_links(end.link) == (0, 0))
-    return set(filter(is_possible, lost))
+    return {end.link for end in gap if is_absent(end.link) and is_possible(end.link)}
 
 
 def _altered(

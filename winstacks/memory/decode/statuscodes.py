@@ -73,7 +73,8 @@ class StatusCode(Enum):
         "page tables unreadable",
         Means.FRAMES_LOST | Means.ABSENT | Means.NAME_INCOMPLETE | Means.LIST_INCOMPLETE,
     )
-    """The page tables of the process are not in the image, so none of its memory can be read."""
+    """The page tables of the process are not in the image, or the process gave them back when it ended:
+    none of its memory can be read."""
     PROCESS_UNREADABLE = "process unreadable", Means.ABSENT | Means.NAMELESS_PROCESS
     """The _EPROCESS, or a part of it, is not in the image. PspCidTable may still have the ID of the
     process."""

@@ -425,7 +425,12 @@ def lose(kernel: Kernel, address: int, zeros: bool) -> None:
         kernel.space.set_state(address, 8, State.PAGEFILE)
 
 
-@pytest.mark.parametrize("link", [0x41414141, 0xFFFF800000001001])
+WRITTEN = [0x41414141, 0xFFFF800000001001, 0xFFFF800000002000, 0]
+"""Links that no lost page explains. No object of the kernel can be at two of them. PspCidTable has no object
+at the third, which is unmapped. Zeros stand among other data here, and a lost page would be all zeros."""
+
+
+@pytest.mark.parametrize("link", WRITTEN)
 def test_links_that_lead_to_no_thread_explain_no_other_thread(link: int) -> None:
     """No page of a list is at such an address: two writes would lower each finding of the process."""
     kernel = processes("win10-x64")
@@ -434,21 +439,22 @@ def test_links_that_lead_to_no_thread_explain_no_other_thread(link: int) -> None
     image = kernel.image()
     head = app.eprocess.at("ThreadListHead")
     unlink(kernel, threads[3].ethread.at("ThreadListEntry"))
-    for place in (head, head + 8):
-        kernel.space.write_int(place, link, 8)
+    for place, value in ((head, link), (head + 8, link and link + 0x3000)):
+        kernel.space.write_int(place, value, 8)
     rows = found(image, HIDDEN)
     assert ("medium", threads[3].tid) in [(row["Severity"], row["TID"]) for row in rows]
 
 
-@pytest.mark.parametrize("link", [0x41414141, 0xFFFF800000001001])
+@pytest.mark.parametrize("link", WRITTEN)
 def test_links_that_lead_to_no_process_explain_no_other_process(link: int) -> None:
     kernel = processes("win10-x64")
     hidden = process_of(kernel, 1008)
     hidden.thread(1012)
     image = kernel.image()
     unlink(kernel, hidden.eprocess.at("ActiveProcessLinks"))
-    for offset in (0, 8):
-        kernel.space.write_int(kernel.symbol("PsActiveProcessHead") + offset, link, 8)
+    head = kernel.symbol("PsActiveProcessHead")
+    for place, value in ((head, link), (head + 8, link and link + 0x3000)):
+        kernel.space.write_int(place, value, 8)
     rows = [row for row in found(image, HIDDEN) if row["PID"] == 1008]
     assert [row["Severity"] for row in rows] == ["high"]
 
@@ -486,8 +492,8 @@ def test_one_absent_page_of_the_list_explains_no_other_thread(zeros: bool) -> No
     assert [(row["Severity"], row["TID"]) for row in rows] == [("medium", threads[3].tid)]
 
 
-@pytest.mark.parametrize("zeros", [False, True])
-def test_processes_between_pages_of_the_list_that_are_absent(zeros: bool) -> None:
+def apps_apart() -> Tuple[Kernel, List[Process]]:
+    """Five processes whose structures share no page, each with a thread."""
     known = kernels.load("win10-x64")
     kernel = Kernel(known.table, **known.options())
     apps = []
@@ -495,6 +501,39 @@ def test_processes_between_pages_of_the_list_that_are_absent(zeros: bool) -> Non
         kernel.space.allocate(0x3000)
         apps.append(kernel.process(f"app{pid}.exe", pid=pid))
         apps[-1].thread(pid + 4)
+    return kernel, apps
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+def test_one_absent_process_of_the_list_explains_no_other_process(zeros: bool) -> None:
+    """Both walks along the list come to it."""
+    kernel, apps = apps_apart()
+    image = kernel.image()
+    unlink(kernel, apps[3].eprocess.at("ActiveProcessLinks"))
+    lose(kernel, apps[1].eprocess.at("ActiveProcessLinks"), zeros)
+    rows = [row for row in found(image, HIDDEN) if row["PID"] == apps[3].pid]
+    assert [row["Severity"] for row in rows] == ["high"]
+
+
+def test_without_all_of_the_table_of_ids_a_link_may_lead_to_an_absent_process() -> None:
+    """The page of PspCidTable that may have the process is not in the image either."""
+    kernel, apps = apps_apart()
+    last = kernel.process("last.exe", pid=0x4008)
+    image = kernel.image()
+    hidden = apps[2].eprocess.at("ActiveProcessLinks")
+    unlink(kernel, hidden)
+    head = kernel.symbol("PsActiveProcessHead")
+    for place, value in ((head, 0xFFFF800000002000), (head + 8, 0xFFFF800000005000)):
+        kernel.space.write_int(place, value, 8)
+    assert kernel.cid is not None
+    lose(kernel, kernel.cid.entry(last.pid), False)
+    rows = [row for row in found(image, HIDDEN) if row["PID"] == apps[2].pid]
+    assert [row["Severity"] for row in rows] == ["low"]
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+def test_processes_between_pages_of_the_list_that_are_absent(zeros: bool) -> None:
+    kernel, apps = apps_apart()
     image = kernel.image()
     for app in (apps[1], apps[3]):
         lose(kernel, app.eprocess.at("ActiveProcessLinks"), zeros)

@@ -4,17 +4,21 @@
 
 from __future__ import annotations
 
+import pathlib
 import struct
-from typing import Optional
+from typing import List, Optional
 
 import pytest
+from volatility3.plugins.minidump import tracefindings
 
-from tests.forge import kernels
+from tests.forge import context, kernels
 from tests.forge.code import system_call_stub
 from tests.forge.module import Module
 from tests.forge.paging import State
 from tests.forge.phys import PAGE
-from tests.support.callstackimages import NUMBER
+from tests.forge.vad import EXECUTE_READWRITE
+from tests.support.callbackimages import CallbackImage
+from tests.support.callstackimages import BEHIND_SYSCALL, NUMBER, STUB
 from tests.support.findingimages import (
     PRIVATE,
     TID,
@@ -26,6 +30,8 @@ from tests.support.findingimages import (
     severities,
 )
 from tests.support.only import only
+from tests.support.processdumps import OpenedDump
+from tests.support.writtendumps import process_of, write_dump
 from winstacks.findings.code import stubs
 
 CHECK = "syscall_outside"
@@ -263,3 +269,45 @@ def test_on_x86_it_is_not_checked(name: str) -> None:
     rows = answered(FindingImage(name).image(), check=[CHECK])
     assert [(row["Status"], row["Severity"]) for row in rows] == [("not checked", None)]
     assert rows[0]["Evidence"].startswith("in a 32-bit kernel the frame ")
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"), [("private", ["high"]), ("other.dll", ["medium"]), ("win32u.dll", [])]
+)
+@pytest.mark.parametrize("call", [b"\x90\x0f\x05\xc3", b"\x90\x90\xc3\xc3"])
+def test_a_call_in_the_dump_of_a_process(
+    place: str, expected: List[str], call: bytes, tmp_path: pathlib.Path
+) -> None:
+    """A thread that waits has the registers of its system call, which the instruction before Rip shows."""
+    forged = Calling("win10-x64")
+    if place == "private":
+        forged.from_private(call)
+    else:
+        forged.from_module(place, call)
+    opened = context.open_image(forged.image(), tmp_path)
+    path = tmp_path / "app.dmp"
+    write_dump(opened, process_of(opened, forged.app.pid), path)
+    rows = [row for _, row in OpenedDump(path).rows(tracefindings.TraceFindings, check=[CHECK])]
+    shown = [row for row in rows if row["Status"] != "not checked" and row["Finding"] == CHECK]
+    assert [row["Severity"] for row in shown] == (expected if b"\x0f\x05" in call else [])
+    assert all("behind a system call; bytes before 0f 05" in row["Evidence"] for row in shown)
+
+
+@pytest.mark.parametrize(("outside", "expected"), [(True, ["high"]), (False, [])])
+def test_a_call_that_waits_for_its_callback(outside: bool, expected: List[str]) -> None:
+    """The newest system call is one of the callback; a machine frame has the place of the older call."""
+    forged = CallbackImage("win10-x64")
+    process = forged.called_back(1004, callbacks=1).process
+    process.region(PRIVATE, b"\x90\x0f\x05\xc3".ljust(PAGE, b"\xcc"), protection=EXECUTE_READWRITE)
+    image = forged.kernel.image()
+    ip, thread = forged.modules["ntdll"].base + STUB.rva + BEHIND_SYSCALL, process.threads[0]
+    slots = [
+        at
+        for at in range(thread.user_stack_limit, thread.user_stack_base, 8)
+        if process.space.read_int(at, 8) == ip
+    ]
+    if outside:
+        process.space.write_int(only(slots), PRIVATE + 3, 8)
+    rows = found(image, CHECK)
+    assert [row["Severity"] for row in rows] == expected
+    assert all(row["Address"] == PRIVATE + 3 and row["Frame"] for row in rows)

@@ -13,12 +13,16 @@ from typing import Dict, Iterator, List, Tuple
 import pytest
 
 from tests.forge.code import Routine
+from tests.forge.paging import State
+from tests.forge.phys import PAGE
 from tests.forge.vad import EXECUTE_READWRITE
 from tests.support.clean import codelists as forged
 from tests.support.clean.host64 import Host64, Private
+from tests.support.clean.libraries import DATA_RVA
 from tests.support.clean.narrow import Private32, code_of
 from tests.support.clean.wow import Program32
 from tests.support.findingimages import found
+from tests.support.only import only
 from winstacks.findings.code.codelists import VARIABLES, code_cache
 from winstacks.memory.decode.memory import Memory, ReadWindows
 from winstacks.memory.decode.ranges import Extents
@@ -70,6 +74,47 @@ def test_code_that_a_runtime_lists(
 def test_ranges_of_which_the_manager_is_not_the_runtimes() -> None:
     """Its functions would lie in an image of another."""
     assert narrow("clr.dll", IN_CLR, forged.foreign_clr, CODE, CODE + SIZE) == ["medium"]
+
+
+def not_all_there(file: str, chain: Tuple[str, ...], write: forged.Writer, lost: str) -> Dict[str, object]:
+    """The finding beside a runtime that lists its code, without its variables or its headers in the image."""
+    host = Host64("win10-x64")
+    program = Program32(host, "ide.exe", file, functions="main")
+    program.wide.process.region(CODE, size=SIZE, protection=EXECUTE_READWRITE)
+    program.narrow.space.write(CODE + 0x100, code_of(Routine(0x100)))
+    write(program.narrow, CODE, CODE + SIZE)
+    program.waits(*chain, Private32(CODE), WAIT_EX)
+    image = host.kernel.image()
+    if lost:
+        module = program.narrow.modules[chain[0].partition("!")[0]][0]
+        place = module.base + (DATA_RVA if lost == "variables" else 0)
+        if file == "jvm.dll":
+            place = program.narrow.at(f"jvm!{VARIABLES[0]}") & ~(PAGE - 1)
+        program.narrow.space.set_state(place, PAGE, State.MISSING)
+        assert module.section is not None
+        module.section.set_state(place - module.base, PAGE, State.MISSING)
+    return only(found(image, "unbacked"))
+
+
+@pytest.mark.parametrize(
+    ("file", "chain", "write", "lost", "severity"),
+    [
+        ("clr.dll", IN_CLR, forged.clr, "variables", "low"),
+        ("clr.dll", IN_CLR, forged.clr, "headers", "low"),
+        ("clr.dll", IN_CLR, forged.clr, "", "low"),
+        ("clr.dll", IN_CLR, forged.foreign_clr, "variables", "low"),
+        ("clr.dll", IN_CLR, forged.foreign_clr, "", "medium"),
+        ("jvm.dll", IN_JVM, forged.hotspot, "variables", "low"),
+        ("jvm.dll", IN_JVM, forged.hotspot, "", "low"),
+    ],
+)
+def test_a_list_that_is_not_in_the_image_may_have_the_range(
+    file: str, chain: Tuple[str, ...], write: forged.Writer, lost: str, severity: str
+) -> None:
+    """As function tables of 64-bit code, where a frame of the runtime is beside the code."""
+    row = not_all_there(file, chain, write, lost)
+    assert row["Severity"] == severity
+    assert ("the runtime's own list of code, which may have this range" in str(row["Innocent"])) == bool(lost)
 
 
 @pytest.mark.parametrize(("listed", "severity"), [(0x4000, "low"), (0x1000, "medium")])
