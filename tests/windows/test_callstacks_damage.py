@@ -40,7 +40,7 @@ def expected(image: StackImage, tid: int, part: str, status: str = "") -> List[T
 
 
 def unsure_callers(image: StackImage, tid: int) -> List[Tuple[int, str, str]]:
-    """The frames of a user stack of which only what the last entry into the kernel interrupted is sure."""
+    """The frames of a user stack: only what the last entry into the kernel interrupted is sure."""
     interrupted, *callers = expected(image, tid, "user")
     return [interrupted, *((address, how, "unsure") for address, how, _ in callers)]
 
@@ -85,7 +85,7 @@ def test_a_running_thread_that_has_called_other_functions_since_its_last_system_
 
 
 def test_the_user_stack_of_a_thread_that_was_stopped_in_the_kernel_is_sure(tmp_path: pathlib.Path) -> None:
-    """A crash dump has the registers of its processor: it has not run in user mode since."""
+    """A crash dump has the registers of its processor: the thread was in the kernel until then."""
     image = StackImage()
     thread = image.waiting(1004)
     (tmp_path / "before").mkdir()
