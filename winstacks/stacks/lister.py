@@ -147,7 +147,9 @@ class StackLister:
     def list_searched(self, thread: Thread) -> Iterator[Tuple[int, CallStack]]:
         """Yields the stacks from the trap frames that only a search of the thread's kernel stacks finds.
 
-        Such stacks are usually of past events: a walk passes every trap frame that is still in use.
+        Such stacks are usually of past events: a walk passes every trap frame that is still in use. Later
+        calls may have overwritten the callers, so that only the interrupted code is certain. Measured on
+        ReactOS: the rest of one stack followed upon another.
 
         Yields:
             The address of the trap frame, and the stack of the code that it interrupted.
@@ -157,7 +159,8 @@ class StackLister:
         passed = self._kernel.passed_trap_frames(thread)
         for state in self._kernel.states(thread, True):
             if state.origin == STACK and self._kernel.saved(state) not in passed:
-                yield state.address, self._interrupted(thread, state)
+                stack = self._interrupted(thread, state)
+                yield state.address, stack._replace(frames=_doubted(stack.frames, 1))
 
     def _interrupted(self, thread: Thread, state: TrapState) -> CallStack:
         """Walks the stack of the code that a trap frame interrupted."""
@@ -252,12 +255,15 @@ class StackLister:
         if shadow:
             walk = self._walkers.proven(space, walk, shadow)
         if doubtful or (older and has_status(state.status, StatusCode.RUNNING)):
-            kept = 0 if doubtful else 1
-            unsure = (frame._replace(sure=False) for frame in walk.frames[kept:])
-            walk = walk._replace(frames=(*walk.frames[:kept], *unsure))
+            walk = walk._replace(frames=_doubted(walk.frames, 0 if doubtful else 1))
         unlimited = None if known else StatusCode.STACK_LIMITS_UNKNOWN
         statuses = status(thread.status, state.status, unlimited, _remarks(walk))
         return CallStack(thread, part, space, walk.frames, statuses, state, walk.candidates)
+
+
+def _doubted(frames: Tuple[Frame, ...], first: int) -> Tuple[Frame, ...]:
+    """Returns frames that are unsure from a number on."""
+    return (*frames[:first], *(frame._replace(sure=False) for frame in frames[first:]))
 
 
 def _remarks(walk: StackWalk) -> Status:
