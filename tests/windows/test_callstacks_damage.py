@@ -40,6 +40,12 @@ def expected(image: StackImage, tid: int, part: str, status: str = "") -> List[T
     return [(address & MASK, how, status) for address, _, how in image.expected[tid, part].frames]
 
 
+def unsure_callers(image: StackImage, tid: int) -> List[Tuple[int, str, str]]:
+    """The frames of a user stack: only what the last entry into the kernel interrupted is sure."""
+    interrupted, *callers = expected(image, tid, "user")
+    return [interrupted, *((address, how, "unsure") for address, how, _ in callers)]
+
+
 def saved_context(**registers: int) -> bytes:
     form = traplayouts.context("x64")
     data = bytearray(form.size)
@@ -57,8 +63,41 @@ def test_a_running_thread_whose_processor_saved_nothing(tmp_path: pathlib.Path) 
     assert (stack["Status"], stack["State"], stack["Depth"], frames) == ("running", "Running", 0, [])
     # What it had in user mode when it entered the kernel last is there, and said to be of then.
     stack, frames = found[1004, "user"]
-    assert stack["Status"] == "running"
-    assert frame_statuses(frames) == expected(image, 1004, "user")
+    assert stack["Status"] == "running, hash unsure"
+    assert frame_statuses(frames) == unsure_callers(image, 1004)
+
+
+def test_a_running_thread_that_has_called_other_functions_since_its_last_system_call(
+    tmp_path: pathlib.Path,
+) -> None:
+    """The old stack pointer leads to the caller of another function: no frame behind the first is sure."""
+    image = StackImage()
+    thread = image.waiting(1004)
+    (tmp_path / "before").mkdir()
+    _, frames = shown(image, tmp_path / "before")[1004, "user"]
+    true, slot = frames[2]["Address"], frames[2]["Sp"] - 8
+    assert image.app.space.read_int(slot, 8) == true
+    image.app.space.write_int(slot, frames[1]["Address"], 8)
+    image.kernel.cpus[0].current(thread)
+    stack, frames = shown(image, tmp_path)[1004, "user"]
+    assert stack["Status"].startswith("running")
+    assert frames[2]["Address"] != true
+    assert [frame["Status"] for frame in frames] == ["", *["unsure"] * (len(frames) - 1)]
+
+
+def test_the_user_stack_of_a_thread_that_was_stopped_in_the_kernel_is_sure(tmp_path: pathlib.Path) -> None:
+    """A crash dump has the registers of its processor: the thread was in the kernel until then."""
+    image = StackImage()
+    thread = image.waiting(1004)
+    (tmp_path / "before").mkdir()
+    _, frames = shown(image, tmp_path / "before")[1004, "kernel"]
+    image.kernel.cpus[0].current(thread)
+    high = ~MASK & (1 << 64) - 1
+    saved = saved_context(Rip=frames[1]["Address"] | high, Rsp=frames[1]["Sp"] | high, SegCs=0x10)
+    image.kernel.cpus[0].kprcb["ProcessorState.ContextFrame"] = saved
+    found = shown(image, tmp_path)
+    assert found[1004, "kernel"][1][0]["Status"] == ""
+    assert frame_statuses(found[1004, "user"][1]) == expected(image, 1004, "user")
 
 
 def test_candidates_of_a_running_thread(tmp_path: pathlib.Path) -> None:
@@ -158,8 +197,8 @@ def test_a_context_of_user_mode_that_is_of_another_thread(tmp_path: pathlib.Path
     stack_row, frames = found[1004, "kernel"]
     assert (stack_row["Status"], frames) == ("running", [])
     stack_row, frames = found[1004, "user"]
-    assert stack_row["Status"] == "running"
-    assert frame_statuses(frames) == expected(image, 1004, "user")
+    assert stack_row["Status"] == "running, hash unsure"
+    assert frame_statuses(frames) == unsure_callers(image, 1004)
 
 
 def test_a_kernel_stack_that_is_paged_out(tmp_path: pathlib.Path) -> None:

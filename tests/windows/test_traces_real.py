@@ -9,8 +9,8 @@ import pathlib
 import pytest
 
 from tests.conftest import SHARED
-from tests.forge import context, real_sets
-from tests.support import flattables, realtruth
+from tests.forge import context, real_sets, vol
+from tests.support import flattables, realtruth, strangers
 from tests.support.stddata import COMMITTED
 
 from . import test_traces_everywhere
@@ -76,3 +76,18 @@ def test_carving_adds_and_changes_nothing(path: pathlib.Path, tmp_path: pathlib.
         frames = flattables.frames(opened, carve=True)
         shown = flattables.of_plugin(opened, source, **options)
         assert flattables.of_tables(carved, frames, source) == shown
+
+
+@pytest.mark.shared
+@pytest.mark.cli
+def test_callers_in_a_leftover_stack_are_unsure(tmp_path: pathlib.Path) -> None:
+    """A ReactOS that boots: KdLogDbgPrint calls no RtlVirtualUnwind, but wrote over its caller."""
+    packed = next((path for path in strangers.IMAGES if path.name.startswith("rosx64-busy")), None)
+    if packed is None:
+        pytest.skip("the images of ReactOS for x64 are not there")
+    image = strangers.unpacked(packed, tmp_path)
+    options = ("--tid", "8", "--scan-stacks")
+    listed = vol.run(image, "windows.traceframes", *options, symbols=tmp_path / "symbols").rows
+    found = {row["Symbol"].split("+")[0]: row["Status"] for row in listed if ":trap:" in row["TraceId"]}
+    assert list(found)[:3] == ["nt!RtlpTryToUnwindEpilog", "nt!RtlVirtualUnwind", "nt!KdLogDbgPrint"]
+    assert list(found.values()) == ["", *["unsure"] * (len(found) - 1)]

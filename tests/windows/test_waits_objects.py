@@ -11,11 +11,14 @@ import pytest
 from volatility3.framework import interfaces
 from volatility3.plugins.windows import tracewaits, waits
 
-from tests.forge import context
+from tests.forge import context, trapframes64
 from tests.forge.obj import Obj, ring
 from tests.forge.phys import PAGE
 from tests.forge.space import State
+from tests.forge.trapentries import X64
+from tests.support.callstackimages import StackImage
 from tests.support.only import only
+from tests.support.trapforge import TOP_DISTANCE
 from tests.support.waitobjects import (
     ALL,
     EVENT,
@@ -350,3 +353,16 @@ def test_hostile_blocks_are_bounded(name: str, tmp_path: pathlib.Path) -> None:
     assert {loop.tid, many.tid, nowhere.tid, itself.tid} <= set(found)
     assert len(rows) < 100
     assert not any(row["WaitsFor"] == "deadlock" for _, row in rows)
+
+
+def test_a_wait_whose_user_stack_is_lost_says_why(tmp_path: pathlib.Path) -> None:
+    """Its system call is unknown: the wait may have another name in user mode."""
+    forged = StackImage("win10-x64")
+    thread = forged.waiting(1004)
+    thread.kthread["State"] = 5
+    frame = thread.stack_base - TOP_DISTANCE[X64]
+    forged.kernel.space.write_int(frame + trapframes64.OFFSETS["ExceptionActive"], 0x80, 1)
+    opened = context.open_image(forged.kernel.image(), tmp_path)
+    row = only(row for _, row in opened.rows(waits.WaitChains, fold=True) if row["TID"] == thread.tid)
+    assert row["Symbol"].partition("+")[0] == "nt"
+    assert "not a trap frame" in row["Status"].split(", ")

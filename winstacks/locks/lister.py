@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from ..columns import words
-from ..memory.decode.memo import KeptLists
+from ..memory.decode.memo import Kept
 from ..memory.decode.status import has_status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
@@ -29,11 +29,15 @@ class KnownLocks:
     """The locks of each address space, listed once; made as `image.service(KnownLocks)`."""
 
     def __init__(self, _: Image) -> None:
-        self._lists: KeptLists[AddressSpace, Listed] = KeptLists(MAX_KEPT)
+        self._lists: Kept[AddressSpace, List[Listed]] = Kept(MAX_KEPT)
 
     def of_space(self, space: AddressSpace, make: Callable[[AddressSpace], Iterable[Listed]]) -> List[Listed]:
         """Returns the locks of an address space."""
-        return self._lists.get(space, lambda: (list(make(space)), True))[0]
+        kept = self._lists.get(space)
+        if kept is None:
+            locks = list(make(space))
+            kept = self._lists.keep(space, locks, len(locks) + 1)
+        return kept
 
 
 class LockLister:

@@ -9,7 +9,7 @@ from typing import Dict, List, NamedTuple, Optional, Protocol, Tuple
 
 from ..memory.decode import links
 from ..memory.decode.machine import Machine
-from ..memory.decode.memo import KeptLists, Memo
+from ..memory.decode.memo import Kept, Memo
 from ..memory.decode.memory import Memory
 from ..memory.decode.structure import MissingMemberError, Structures
 from ..memory.decode.text import last_part
@@ -99,7 +99,7 @@ class LoaderLists:
     def __init__(self, image: Image) -> None:
         self._image = image
         self._layouts: Memo[Tuple[Structures, Machine], _LoaderLayout] = Memo(self._make_layout)
-        self._kept: KeptLists[Tuple[str, int, Machine], LoaderEntry] = KeptLists(MAX_KEPT)
+        self._kept: Kept[Tuple[str, int, Machine], LoaderList] = Kept(MAX_KEPT)
 
     def process_modules(self, space: AddressSpace) -> LoaderList:
         """Reads the lists of a process or of its 32-bit half through its PEB. Without a PEB the result is
@@ -108,7 +108,11 @@ class LoaderLists:
             return [], False
         # Each kind of stack is listed in all processes before the next kind is.
         key = space.layer_name, space.peb, space.machine
-        return self._kept.get(key, lambda: self._read(space))
+        kept = self._kept.get(key)
+        if kept is None:
+            read = self._read(space)
+            kept = self._kept.keep(key, read, len(read[0]) + 1)
+        return kept
 
     def _read(self, space: AddressSpace) -> LoaderList:
         """Reads the lists to which a PEB leads."""

@@ -11,7 +11,7 @@ import functools
 import logging
 from typing import Dict, List, Optional, Set, Tuple
 
-from ..memory.decode.memo import KeptLists, Memo
+from ..memory.decode.memo import Kept, Memo
 from ..memory.decode.pagetable import PAGE_SHIFT
 from ..memory.image import AddressSpace, Image
 from .kernelobjects import VAD_ROOT, process_type
@@ -51,7 +51,7 @@ class Vads:
         self._tree = image.attempt(lambda: _Tree(image))
         share = MOST_PER_PAGE * image.page_count // max(len(image.service(process_list).processes()), 1)
         self._most = max(min(MAX_VADS, share), FEW)
-        self._kept: KeptLists[Tuple[int, int], Region] = KeptLists(MAX_KEPT)
+        self._kept: Kept[Tuple[int, int], Tuple[List[Region], bool]] = Kept(MAX_KEPT)
         self.file_name = functools.lru_cache(MAX_NAMES)(self._file_name)
         """Control area -> path of the file that backs a mapping; "" if none does, None if unreadable."""
         self._control_areas: Memo[int, int] = Memo(self._read_control_area, MAX_NAMES)
@@ -71,7 +71,12 @@ class Vads:
             return [], False
         if not top:
             return [], True
-        return self._kept.get((space.eprocess, top), lambda: self._read(tree, space, top))
+        key = space.eprocess, top
+        kept = self._kept.get(key)
+        if kept is None:
+            read = self._read(tree, space, top)
+            kept = self._kept.keep(key, read, len(read[0]) + 1)
+        return kept
 
     def _read(self, tree: _Tree, space: AddressSpace, top: int) -> Tuple[List[Region], bool]:
         vads, whole = self._walk(tree, top)

@@ -147,7 +147,9 @@ class StackLister:
     def list_searched(self, thread: Thread) -> Iterator[Tuple[int, CallStack]]:
         """Yields the stacks from the trap frames that only a search of the thread's kernel stacks finds.
 
-        Such stacks are usually of past events: a walk passes every trap frame that is still in use.
+        Such stacks are usually of past events: a walk passes every trap frame that is still in use. Later
+        calls may have overwritten the callers, so that only the interrupted code is certain. Measured on
+        ReactOS: the rest of one stack followed upon another.
 
         Yields:
             The address of the trap frame, and the stack of the code that it interrupted.
@@ -157,7 +159,8 @@ class StackLister:
         passed = self._kernel.passed_trap_frames(thread)
         for state in self._kernel.states(thread, True):
             if state.origin == STACK and self._kernel.saved(state) not in passed:
-                yield state.address, self._interrupted(thread, state)
+                stack = self._interrupted(thread, state)
+                yield state.address, stack._replace(frames=_doubted(stack.frames, 1))
 
     def _interrupted(self, thread: Thread, state: TrapState) -> CallStack:
         """Walks the stack of the code that a trap frame interrupted."""
@@ -181,19 +184,23 @@ class StackLister:
         entered = self._entered(thread, piece)
         part, part32 = _numbered(USER, piece.depth), _numbered(WOW64, piece.depth)
         narrow = entered is not None and entered.registers.get("SegCs") == CS_USER_32
+        older = thread.running and not (piece.walk.frames and piece.walk.frames[0].sure)
         if narrow:
             statuses = status(thread.status, StatusCode.IN_32_BIT_CODE)
             yield CallStack(thread, part, thread.space, (), statuses)
         else:
             stacks = self._user_stacks.native(thread)
             traps = {self._kernel.saved(state): None for state in older_entries if state.registers}
-            yield self._user(thread, part, thread.space, entered, stacks, piece.walk.border, traps)
+            yield self._user(
+                thread, part, thread.space, entered, stacks, piece.walk.border, traps, older=older
+            )
         if thread.wow64 is not None:
             # The CPU area holds the newest 32-bit context only. Where a callback saves the previous one is
             # unknown.
             current = (state for state in states if state.origin == WOW64 and piece.depth == 1)
             stacks = self._user_stacks.narrow(thread)
-            yield self._user(thread, part32, thread.wow64, entered if narrow else next(current, None), stacks)
+            state32 = entered if narrow else next(current, None)
+            yield self._user(thread, part32, thread.wow64, state32, stacks, older=older)
 
     def _entered(self, thread: Thread, piece: KernelWalk) -> Optional[TrapState]:
         """Returns the registers with which the thread left user mode, or with which it is running there."""
@@ -217,6 +224,7 @@ class StackLister:
         border: Optional[UserTransition] = None,
         traps: KnownTrapFrames = NO_TRAPS,
         shadow: Sequence[int] = (),
+        older: bool = False,
     ) -> CallStack:
         """Walks a stack of user mode.
 
@@ -225,9 +233,11 @@ class StackLister:
             stacks: (limit, base) of the stacks that the thread may be on
             border: the user-mode state at which the walk up the kernel stack ended
             traps: trap frames that callbacks have kept; they do not lie on this stack
+            older: whether the thread may have run in user mode since it left it with the registers of a trap
+                frame: what it interrupted is certain, and the stack may hold the callers of other functions
         """
-        older = state is not None and has_status(state.status, StatusCode.CONTEXT_MAY_BE_OLDER)
-        if state is not None and older:
+        doubtful = state is not None and has_status(state.status, StatusCode.CONTEXT_MAY_BE_OLDER)
+        if state is not None and doubtful:
             # The whole state is doubtful: every frame will be marked unsure.
             state = state._replace(unsure=())
         start = None if state is None else self._walkers.cpus.for_machine(space.machine).start(state)
@@ -244,11 +254,16 @@ class StackLister:
         walk = self._walkers.walk(space, start, stacks, traps)
         if shadow:
             walk = self._walkers.proven(space, walk, shadow)
-        if older:
-            walk = walk._replace(frames=tuple(frame._replace(sure=False) for frame in walk.frames))
+        if doubtful or (older and has_status(state.status, StatusCode.RUNNING)):
+            walk = walk._replace(frames=_doubted(walk.frames, 0 if doubtful else 1))
         unlimited = None if known else StatusCode.STACK_LIMITS_UNKNOWN
         statuses = status(thread.status, state.status, unlimited, _remarks(walk))
         return CallStack(thread, part, space, walk.frames, statuses, state, walk.candidates)
+
+
+def _doubted(frames: Tuple[Frame, ...], first: int) -> Tuple[Frame, ...]:
+    """Returns frames that are unsure from a number on."""
+    return (*frames[:first], *(frame._replace(sure=False) for frame in frames[first:]))
 
 
 def _remarks(walk: StackWalk) -> Status:

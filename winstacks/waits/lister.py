@@ -62,6 +62,7 @@ _KINDS_OF_TYPES = {
 }
 """Kinds by types of the object manager."""
 
+_USER_PARTS = (words.WOW64, words.USER)
 _LOST = words_that(Means.FRAMES_LOST)
 
 _UNMAPPED = 1 << 16
@@ -354,7 +355,9 @@ class WaitLister:
             awaited = self._of_answers(seen, half, seen.answers)
             return ThreadWait(thread, awaited, _stack_of(stacks, half), since, lost)
         objects = kernel_objects.awaited(thread, blocks)
-        doubt = status(lost, None if half is None else contradicted("KTHREAD.WaitReason"))
+        # Without its user stack a thread shows no system call: what it waits for may have another name.
+        unseen = () if _user_stack(stacks) else (item.status for item in stacks if item.part in _USER_PARTS)
+        doubt = status(lost, *unseen, None if half is None else contradicted("KTHREAD.WaitReason"))
         called = self._called(thread, stacks)
         kind = self._kind(thread, called, objects)
         shown = called[1] if called is not None else _user_stack(stacks) or kernel_stack
@@ -435,5 +438,5 @@ def _stack_of(stacks: List[CallStack], half: Optional[AddressSpace]) -> Optional
 
 def _user_stack(stacks: List[CallStack]) -> Optional[CallStack]:
     """Returns the stack of user mode with frames, the 32-bit one first."""
-    found = [stack for part in (words.WOW64, words.USER) for stack in stacks if stack.part == part]
+    found = [stack for part in _USER_PARTS for stack in stacks if stack.part == part]
     return next((stack for stack in found if stack.frames), None)

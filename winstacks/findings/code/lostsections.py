@@ -8,6 +8,9 @@ and the functions have no names. A check that needs either then finds nothing, a
 
 from __future__ import annotations
 
+import functools
+from typing import List
+
 from ...columns.words import IMAGE, MODULE
 from ...memory.decode.status import has_status
 from ...memory.decode.statuscodes import words_that
@@ -29,9 +32,19 @@ def leave_out_sections(check: str, stack: StackRecord, facts: CheckFacts) -> Non
     Args:
         check: name of the check for which `facts.left_out` reports the modules
     """
+    find = functools.partial(_lost_modules, stack, facts)
+    for module in facts.find_once_of_stack(__name__, stack, find):
+        facts.leave_out(check, NO_SECTION, module)
+
+
+def _lost_modules(stack: StackRecord, facts: CheckFacts) -> List[str]:
+    """Returns the modules of frames in doubt whose section is lost."""
     guessed = has_status(stack.status, *_GUESSED)
     sections = facts.image.service(ImageSections)
-    for place in frame_places(stack, IMAGE):
-        unsure = guessed or place.name.source == MODULE
-        if unsure and facts.is_user(place.at) and sections.lacks_pages(facts.vad(stack.space, place.at)):
-            facts.leave_out(check, NO_SECTION, place.frame.details.module or place.name.symbol)
+    return [
+        place.frame.details.module or place.name.symbol
+        for place in frame_places(stack, IMAGE)
+        if (guessed or place.name.source == MODULE)
+        and facts.is_user(place.at)
+        and sections.lacks_pages(facts.vad(stack.space, place.at))
+    ]

@@ -1,12 +1,13 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Values that are made at their first use and kept: one by one, or lists with a bound on all together."""
+"""Values that are made at their first use and kept, with a bound on all together."""
 
 from __future__ import annotations
 
+import sys
 import types
 import weakref
-from typing import Callable, Dict, Generic, List, Tuple, TypeVar
+from typing import Callable, Dict, TypeVar
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -16,17 +17,20 @@ class Kept(Dict[Key, Value]):
     """Values by key.
 
     Args:
-        most: maximum number of values: if one more comes, all are forgotten. 0: no limit
+        most: maximum of the sizes of all values together: if more comes, all are forgotten first. A value
+            that is larger is kept alone. 0: no limit
     """
 
     def __init__(self, most: int) -> None:
         super().__init__()
-        self._most = most
+        self._left = self._most = most or sys.maxsize
 
-    def keep(self, key: Key, value: Value) -> Value:
+    def keep(self, key: Key, value: Value, size: int = 1) -> Value:
         """Keeps a value, and returns it."""
-        if self._most and len(self) >= self._most:
+        if size > self._left:
             self.clear()
+            self._left = self._most
+        self._left -= size
         self[key] = value
         return value
 
@@ -48,28 +52,3 @@ class Memo(Kept[Key, Value]):
         if make is None:
             raise ReferenceError("the object that makes the values is gone")
         return self.keep(key, make(key))
-
-
-class KeptLists(Generic[Key, Value]):
-    """Lists by key, each with whether it is whole: those made first are dropped first.
-
-    Args:
-        most: maximum number of elements of all lists together, a list itself counted as one; the last list
-            is kept even if it is longer
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._count = 0
-        self._lists: Dict[Key, Tuple[List[Value], bool]] = {}
-
-    def get(self, key: Key, make: Callable[[], Tuple[List[Value], bool]]) -> Tuple[List[Value], bool]:
-        """Returns the list of a key, made at the first use."""
-        kept = self._lists.get(key)
-        if kept is None:
-            kept = make()
-            self._count += len(kept[0]) + 1
-            while self._lists and self._count > self._most:
-                self._count -= len(self._lists.pop(next(iter(self._lists)))[0]) + 1
-            self._lists[key] = kept
-        return kept

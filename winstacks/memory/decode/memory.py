@@ -62,10 +62,14 @@ class Windows(Memo[Key, Extents]):
         older = self._older.pop(key, None)
         return super().__missing__(key) if older is None else self.keep(key, older)
 
-    def keep(self, key: Key, value: Extents) -> Extents:
-        """Keeps a window, and returns it; drops the older generation if this one is full."""
+    def keep(self, key: Key, value: Extents, size: int = _EMPTY_WINDOW) -> Extents:
+        """Keeps a window, and returns it; drops the older generation if this one is full.
+
+        Args:
+            size: bytes that it takes besides its content
+        """
         self[key] = value
-        self._bytes += _EMPTY_WINDOW + sum(len(data) for _, data in value.runs)
+        self._bytes += size + sum(len(data) for _, data in value.runs)
         if self._bytes > self._most_bytes // 2:
             self._older, self._bytes = dict(self), 0
             self.clear()

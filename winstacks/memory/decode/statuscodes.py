@@ -44,7 +44,7 @@ class StatusCode(Enum):
     """An address that no processor accepts."""
     RUNNING = "running", Means.FRAMES_MISSING
     """The thread was running: its registers are not in memory. The values shown come from its last entry into
-    the kernel."""
+    the kernel. Callers in user mode are unsure: the thread may have called other functions since."""
     STALE = "stale", Means.PLAIN
     """Left over: below the stack in use; or a WoW64 context while the trap frame (SegCs 23h) is live; or the
     context of a processor whose stack pointer is on none of its stacks."""

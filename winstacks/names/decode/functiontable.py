@@ -22,7 +22,7 @@ import bisect
 import operator
 import sys
 from array import array
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Type, TypeVar
+from typing import Any, Iterable, Iterator, List, Optional, Sequence, Tuple, Type, TypeVar
 
 from ...memory.decode.memo import Kept
 from ...memory.decode.statuscodes import StatusCode
@@ -62,23 +62,6 @@ Columns = Tuple[Sequence[int], Sequence[int], Sequence[int]]
 """Begin, end and unwind data of entries."""
 
 AnyTable = TypeVar("AnyTable", bound="FunctionTable")
-Record = TypeVar("Record")
-
-
-class KeptRecords(Dict[int, Record]):
-    """Unwind data by the UnwindData of its entries, up to MOST_CODES codes; then it begins anew."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._left = MOST_CODES
-
-    def keep(self, unwind: int, record: Record, codes: int) -> None:
-        """Keeps the unwind data of an entry, which has so many codes."""
-        if codes >= self._left:
-            self.clear()
-            self._left = MOST_CODES
-        self._left -= codes + 1
-        self[unwind] = record
 
 
 class FunctionTable:
@@ -94,7 +77,7 @@ class FunctionTable:
         effects: values that stack walks derived of return addresses, by RVA; kept as long as the table
     """
 
-    __slots__ = ("_begins", "_ends", "_gaps", "_infos", "_unwinds", "derived", "effects", "read_rva")
+    __slots__ = ("_begins", "_ends", "_gaps", "_kept", "_unwinds", "derived", "effects", "read_rva")
 
     ENTRY_SIZE = RUNTIME_FUNCTION_SIZE
     """Bytes of an entry."""
@@ -105,7 +88,7 @@ class FunctionTable:
         self._unwinds: Sequence[int]
         self._begins, self._ends, self._unwinds = self._columns(words, read_rva)
         self._gaps = list(gaps)
-        self._infos: KeptRecords[UnwindInfo] = KeptRecords()
+        self._kept: Kept[int, Any] = Kept(MOST_CODES)
         self.derived: Kept[Tuple[int, int], Any] = Kept(MOST_DERIVED)
         self.effects: Kept[int, Any] = Kept(MOST_DERIVED)
         self.read_rva = read_rva
@@ -197,10 +180,10 @@ class FunctionTable:
         Raises:
             UnwindDataError: the unwind data is unreadable or invalid
         """
-        info = self._infos.get(entry.unwind)
+        info: Optional[UnwindInfo] = self._kept.get(entry.unwind)
         if info is None:
             info = read_unwind_info(self.read_rva, entry.unwind)
-            self._infos.keep(entry.unwind, info, len(info.codes))
+            self._kept.keep(entry.unwind, info, len(info.codes) + 1)
         return info
 
     def direct(self, entry: RuntimeFunction) -> RuntimeFunction:

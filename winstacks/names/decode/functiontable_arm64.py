@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import bisect
 from array import array
-from typing import Dict, Iterable, List, Optional, Sequence, Tuple, Union, overload
+from typing import Dict, List, Optional, Sequence, Tuple, Union, overload
 
 from ...memory.decode.statuscodes import StatusCode
-from .functiontable import END_OF_IMAGE, Columns, FunctionTable, KeptRecords, is_sorted
+from .functiontable import END_OF_IMAGE, Columns, FunctionTable, is_sorted
 from .unwind_arm64 import (
     FLAG_MASK,
     INSTRUCTION,
@@ -78,13 +78,9 @@ class FunctionTableArm64(FunctionTable):
     of x64 have no use here: `record` returns the whole unwind data of a piece.
     """
 
-    __slots__ = ("_records",)
+    __slots__ = ()
 
     ENTRY_SIZE = 8
-
-    def __init__(self, words: array[int], gaps: Iterable[Tuple[int, int]], read_rva: ReadRva) -> None:
-        super().__init__(words, gaps, read_rva)
-        self._records: KeptRecords[UnwindRecord] = KeptRecords()
 
     @staticmethod
     def _columns(words: array[int], read_rva: ReadRva) -> Columns:
@@ -112,10 +108,10 @@ class FunctionTableArm64(FunctionTable):
         Raises:
             UnwindDataError: the record is unreadable or invalid
         """
-        record = self._records.get(entry.unwind)
+        record: Optional[UnwindRecord] = self._kept.get(entry.unwind)
         if record is None:
             record = read_record(self.read_rva, entry.unwind)
-            self._records.keep(entry.unwind, record, len(record.codes))
+            self._kept.keep(entry.unwind, record, len(record.codes) + 1)
         return record
 
     def gap_around(self, rva: int) -> Tuple[int, int]:

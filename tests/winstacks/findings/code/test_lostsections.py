@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import List
+from typing import Iterator, List
 
 import pytest
 
@@ -14,7 +14,10 @@ from tests.forge.phys import PAGE
 from tests.forge.sections import ImageSection
 from tests.support.clean.host64 import Host64
 from tests.support.findingimages import Row, answered
+from winstacks.findings.code import lostsections
 from winstacks.findings.code.lostsections import NO_SECTION
+from winstacks.findings.finding import FramePlace, frame_places
+from winstacks.stacklist.stack import StackRecord
 
 KERNEL = "win10-x64"
 POOL = ("ntdll!TppWorkerThread", "ntdll!TppTimerpExecuteCallback", "ntdll!RtlpTpTimerCallback")
@@ -86,3 +89,15 @@ def test_one_write_loses_the_section(structure: str, member: str, value: int) ->
     assert [row for row in rows if row["Severity"] is not None] == []
     told = {row["Finding"]: row["Evidence"] for row in rows if NO_SECTION in row["Evidence"]}
     assert told == dict.fromkeys(CHECKS, f"{NO_SECTION}: ntdll")
+
+
+def test_the_checks_look_at_the_frames_of_a_stack_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: List[StackRecord] = []
+
+    def counted(stack: StackRecord, *backings: str) -> Iterator[FramePlace]:
+        looked.append(stack)
+        return frame_places(stack, *backings)
+
+    monkeypatch.setattr(lostsections, "frame_places", counted)
+    SharedNtdll().rows()
+    assert len(looked) == len({id(stack) for stack in looked}) > 0

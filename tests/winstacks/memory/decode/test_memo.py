@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import gc
 import weakref
-from typing import Callable, List, Tuple
+from typing import List
 
 import pytest
 
-from winstacks.memory.decode.memo import KeptLists, Memo
+from winstacks.memory.decode.memo import Kept, Memo
 
 
 def test_a_value_is_made_when_first_asked_for_and_kept() -> None:
@@ -50,33 +50,26 @@ def test_an_object_with_a_memo_goes_at_once() -> None:
         known[4]
 
 
-def _lists(made: List[str], key: str, length: int) -> Callable[[], Tuple[List[int], bool]]:
-    """A function that makes a list, and notes its key."""
-
-    def make() -> Tuple[List[int], bool]:
-        made.append(key)
-        return list(range(length)), length > 1
-
-    return make
-
-
-def test_lists_are_kept_up_to_their_common_length() -> None:
-    made: List[str] = []
-    kept: KeptLists[str, int] = KeptLists(10)
-    for key, length in (("a", 4), ("b", 3), ("a", 4), ("b", 3)):
-        assert kept.get(key, _lists(made, key, length)) == (list(range(length)), True)
-    assert made == ["a", "b"]
-    # With this one there are 5 + 4 + 2 elements, where a list counts as one itself: the oldest goes.
-    assert kept.get("c", _lists(made, "c", 1)) == ([0], False)
-    assert kept.get("b", _lists(made, "b", 3)) == ([0, 1, 2], True)
-    assert made == ["a", "b", "c"]
-    kept.get("a", _lists(made, "a", 4))
-    assert made == ["a", "b", "c", "a"]
+def test_values_are_kept_up_to_their_common_size() -> None:
+    kept: Kept[str, int] = Kept(10)
+    for key, size in (("a", 5), ("b", 4), ("c", 1)):
+        assert kept.keep(key, size, size) == size
+    assert list(kept) == ["a", "b", "c"]
+    kept.keep("d", 1)
+    assert list(kept) == ["d"]
 
 
-def test_a_list_longer_than_all_may_be_is_kept_alone() -> None:
-    made: List[str] = []
-    kept: KeptLists[str, int] = KeptLists(10)
-    for key, length in (("a", 4), ("long", 100), ("long", 100), ("a", 4)):
-        kept.get(key, _lists(made, key, length))
-    assert made == ["a", "long", "a"]
+def test_a_value_larger_than_all_may_be_is_kept_alone() -> None:
+    kept: Kept[str, int] = Kept(10)
+    for key, size in (("a", 4), ("long", 100)):
+        kept.keep(key, size, size)
+    assert list(kept) == ["long"]
+    kept.keep("a", 4, 4)
+    assert list(kept) == ["a"]
+
+
+def test_without_a_limit_nothing_is_forgotten() -> None:
+    kept: Kept[int, int] = Kept(0)
+    for key in range(1000):
+        kept.keep(key, key)
+    assert len(kept) == 1000
