@@ -155,6 +155,29 @@ def test_a_commit_whose_answer_was_lost_is_done(lake: str, monkeypatch: pytest.M
     assert not damaged(lake, Depth.CONTENT)
 
 
+def test_a_copy_and_a_removal_are_written_beside_other_runs(
+    lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commits of another run are no reason to leave a copy out, nor to remove nothing."""
+    commit = Store.commit
+
+    def overtaken(self: Store, *of: Any) -> None:
+        monkeypatch.setattr(Store, "commit", commit)
+        add(lake, f"x{len(counted(lake))}")
+        Lake(lake).add_copy("i0", f"/{len(counted(lake))}.dmp")
+        commit(self, *of)
+
+    monkeypatch.setattr(Store, "commit", overtaken)
+    assert Lake(lake).add_copy("i0", "/b.dmp")["copies"] == ["/4.dmp", "/b.dmp"]
+    assert Lake(lake).add_copy("i0", "/b.dmp")["copies"] == ["/4.dmp", "/b.dmp"]
+    monkeypatch.setattr(Store, "commit", overtaken)
+    Lake(lake).forget(["i0"])
+    with pytest.raises(LakeError, match="another run has removed the image"):
+        Lake(lake).add_copy("i0", "/c.dmp")
+    assert sorted(counted(lake)) == ["i1", "i2", "x3", "x4"]
+    assert not damaged(lake, Depth.CONTENT)
+
+
 @pytest.mark.parametrize("behind", [False, True])
 def test_a_writer_that_sleeps_longer_than_the_log_is_kept_loses_nothing(
     behind: bool, lake: str, monkeypatch: pytest.MonkeyPatch
