@@ -115,8 +115,15 @@ def test_a_kind_chooses_findings_as_it_chooses_stacks(tmp_path: pathlib.Path) ->
 def test_stacks_that_share_a_trace_id_make_no_further_events(tmp_path: pathlib.Path) -> None:
     traces = [{"TraceId": "std:0", "ThreadCreateTime": START}] * 20
     found = [{"TraceId": "std:0", "Severity": "low", "Finding": "unbacked"}] * 20
-    fleetlakes.add(fleetlakes.new_lake(tmp_path / "lake"), "i1", traces=traces, findings=found)
+    frames = [
+        {"TraceId": "std:0", "Frame": number, "Symbol": "nt!Start", "How": "unwind"} for number in range(20)
+    ]
+    new_lake = fleetlakes.new_lake(tmp_path / "lake")
+    fleetlakes.add(new_lake, "i1", traces=traces, findings=found, frames=frames)
     assert len(export(tmp_path / "lake", "timesketch")) == 20 + 20
+    lines = export(tmp_path / "lake", "ecs")
+    assert len(lines) == 20
+    assert "".join(lines).count('"symbol_info"') == "".join(lines).count("finding unbacked") == 20
 
 
 @pytest.mark.parametrize(
