@@ -17,6 +17,7 @@ from typing import Iterator, List, Tuple
 import pytest
 
 from stackfleet.export import MOST_BYTES
+from stackfleet.lake import NewImage
 from stackfleet.output import opened
 from stackfleet.planning import WrongUseError
 from tests.conftest import ROOT
@@ -76,6 +77,11 @@ def test_what_moves_the_cursor_or_ends_a_line_is_escaped(tmp_path: pathlib.Path)
     line = only(done.stdout.rstrip("\n").split("\n"))
     assert line.isprintable() and "é!ж" in line
     assert json.loads(line)["Process"] == HOSTILE
+    path = fleetlakes.manifest("u1", {}, status="failed", path=f"/images/{HOSTILE}")
+    new_lake.add(NewImage(path))
+    for arguments in (("run", f"/{HOSTILE}", "-o", tmp_path / "lake"), ("forget", tmp_path / "lake", "u1")):
+        done = fleet(*arguments)
+        assert only((done.stdout + done.stderr).splitlines()).isprintable()
 
 
 def test_speedscope(lake: pathlib.Path) -> None:
