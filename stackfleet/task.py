@@ -28,7 +28,6 @@ PLUGIN = "stackfleet"
 """Name of the Dask worker plugin that compares versions."""
 
 Report = dict[str, Any]
-SendReport = Callable[[Report], None]
 
 
 class AttemptFailedError(Exception):

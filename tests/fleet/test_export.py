@@ -79,8 +79,12 @@ def test_what_moves_the_cursor_or_ends_a_line_is_escaped(tmp_path: pathlib.Path)
     assert json.loads(line)["Process"] == HOSTILE
     path = fleetlakes.manifest("u1", {}, status="failed", path=f"/images/{HOSTILE}")
     new_lake.add(NewImage(path))
-    for arguments in (("run", f"/{HOSTILE}", "-o", tmp_path / "lake"), ("forget", tmp_path / "lake", "u1")):
-        done = fleet(*arguments)
+    told: List[Tuple[object, ...]] = [
+        ("run", f"/{HOSTILE}", "-o", new_lake.uri),
+        ("forget", new_lake.uri, "u1"),
+    ]
+    for words in told:
+        done = fleet(*words)
         assert only((done.stdout + done.stderr).splitlines()).isprintable()
 
 
