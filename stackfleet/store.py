@@ -321,6 +321,7 @@ class Store:
             with explained():
                 self.folder.mkdir(parents=True, exist_ok=True)
                 lakefolder.refuse_full(self.folder, room)
+                lakefolder.refuse_read_only(self.folder)
         if not self.exists():
             with explained():
                 DeltaTable.create(
