@@ -21,7 +21,7 @@ from . import exits, provenance, query_cli
 from .arguments import count, seconds, shard, size, whole
 from .job import Custody, Limits, Reading
 from .lake import Depth, Lake, LakeError
-from .output import say, tell
+from .output import say, tell, visible
 from .planning import (
     Inputs,
     Plan,
@@ -154,7 +154,7 @@ def _forget(options: argparse.Namespace) -> int:
     lake.forget(names)
     lake.record(f"stackfleet-{uuid.uuid4().hex}", {**_command_record(), "forgotten": names})
     for image_id, path in names.items():
-        say(f"{image_id} is forgotten: {path}")
+        say(visible(f"{image_id} is forgotten: {path}"))
     return exits.DONE
 
 

@@ -21,6 +21,9 @@ from .manifests import Manifest
 from .store import Snapshot, within
 from .storeerrors import StoreError, first_line
 
+MOST_SORTED = 1 << 19
+"""The most rows that are held to be sorted. The files of their image are read again for each so many."""
+
 
 class RowDigest:
     """The digest of rows that come in batches, in the order of their numbers.
@@ -134,28 +137,35 @@ def compared(
     for image_id in {*digests, *manifests}:
         known = manifests.get(image_id, {"tables": {}})["tables"].get(table, {"rows": 0, "digest": ""})
         there = digests[image_id].rows
-        if there != known["rows"]:
-            wrong[image_id] = f"{table}: {there:,} rows, but {known['rows']:,} in the manifest"
-        elif rows and there and _digest(snapshot, table, image_id, names, digests) != known["digest"]:
-            wrong[image_id] = f"{table}: its rows differ from the digest in the manifest"
+        try:
+            if there != known["rows"]:
+                wrong[image_id] = f"{table}: {there:,} rows, but {known['rows']:,} in the manifest"
+            elif rows and there and _digest(snapshot, table, image_id, names, digests) != known["digest"]:
+                wrong[image_id] = f"{table}: its rows differ from the digest in the manifest"
+        except (pa.ArrowException, OSError, StoreError) as error:
+            wrong[image_id] = f"{table}: its rows cannot be compared: {first_line(error)}"
     return wrong
 
 
 def _digest(
     snapshot: Snapshot, table: str, image_id: str, names: Sequence[str], digests: Mapping[str, RowDigest]
 ) -> str:
-    """Returns the digest of the rows of an image; they are sorted first if their order was changed."""
+    """Returns the digest of the rows of an image.
+
+    Delta's writer mixes the rows of a large table, and so may who merges files: some are sorted at a time.
+
+    Raises:
+        pa.ArrowException, OSError, StoreError: rows cannot be read, or need too much memory
+    """
     if digests[image_id].in_order:
         return digests[image_id].text()
-    digest = RowDigest()
-    condition = pc.field("ImageId") == image_id
-    try:
-        scanner = snapshot.datasets(table, [image_id]).scanner(columns=list(names), filter=condition)
+    digest, dataset, number = RowDigest(), snapshot.datasets(table, [image_id]), pc.field(ROW.name)
+    for first in range(0, digests[image_id].rows, MOST_SORTED):
+        some = (pc.field("ImageId") == image_id) & (number >= first) & (number < first + MOST_SORTED)
+        scanner = dataset.scanner(columns=list(names), filter=some)
         rows = within(scanner.to_batches(), scanner.projected_schema)
-    except (pa.ArrowException, OSError, StoreError) as error:
-        return str(error)
-    for batch in rows.sort_by(ROW.name).to_batches():
-        digest.add(batch)
+        for batch in rows.sort_by(ROW.name).to_batches():
+            digest.add(batch)
     return digest.text()
 
 

@@ -70,15 +70,17 @@ _HOST = """\
  FROM image JOIN hosts USING (ImageId))"""
 
 _STACKS = f"""\
-SELECT s.* EXCLUDE (Stack, Modules), h.* EXCLUDE (ImageId), Findings,
+SELECT s.* EXCLUDE (Stack, Modules, Place), h.* EXCLUDE (ImageId), Findings,
        CASE WHEN f.Frame IS NOT NULL THEN {_packed(_FRAME, "f")} END AS OfFrame
-FROM (SELECT * FROM traces WHERE {{where}}) s JOIN {_HOST} h USING (ImageId)
-LEFT JOIN frames f USING (ImageId, TraceId)
-LEFT JOIN (SELECT ImageId, TraceId, list({_packed(_FINDING, "findings")} ORDER BY Row) AS Findings
-           FROM findings WHERE Severity IS NOT NULL GROUP BY ALL) USING (ImageId, TraceId)
+FROM (SELECT *, row_number() OVER (PARTITION BY ImageId, TraceId ORDER BY Row) AS Place
+      FROM traces WHERE {{where}}) s JOIN {_HOST} h USING (ImageId)
+LEFT JOIN (SELECT *, 1 AS Place FROM frames) f USING (ImageId, TraceId, Place)
+LEFT JOIN (SELECT ImageId, TraceId, 1 AS Place, list({_packed(_FINDING, "findings")} ORDER BY Row) AS Findings
+           FROM findings WHERE Severity IS NOT NULL GROUP BY ALL) USING (ImageId, TraceId, Place)
 ORDER BY s.Row, f.Frame"""
 """A row for each frame of each stack, and one for a stack without frames. DuckDB sorts rows on the disk if
-they do not fit into memory; lists of frames would have to fit."""
+they do not fit into memory; lists of frames would have to fit. Of stacks that share a TraceId, which only a
+forged lake has, the first has the frames and the findings."""
 
 _LOOSE = f"""\
 SELECT ImageId, TraceId, Kind, PID, Process, ProcessOffset, TID, StackKey, f.Status, Host, ComputerName,

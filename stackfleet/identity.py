@@ -29,13 +29,13 @@ class Identities:
         known: entry `identity` of the manifest: the own ImageId, path of the other image, result of the
             comparison in words, and SHA-256 of all files; None unless another image has the same ImageId
         before: attempt at the image that is in the lake; None if there is none
-        copy: manifest of the equal image, with this path added; None if there is none
+        copy_of: ImageId of the equal image; empty if there is none
     """
 
     def __init__(self, job: Job, lake: Lake, lock: Callable[[str, Poll], None]) -> None:
         self._job, self._lake, self._lock = job, lake, lock
         self.known: Optional[dict[str, Any]] = None
-        self.copy: Optional[Manifest] = None
+        self.copy_of = ""
         self.before: Optional[str] = None
 
     def decide(self, identified: dict[str, Any], poll: Poll) -> Optional[str]:
@@ -58,14 +58,14 @@ class Identities:
         compared = _compared(other, digests, poll)
         self.known = {"own": own, "of": other["path"], "compared": compared, "digests": digests}
         if compared == EQUAL:
-            self.copy = self._copy_of(other)
+            self.copy_of = other["image_id"]
             return None
         image_id = other_id(own, digests)
         other = self._whole(image_id)
         if other is None:
             return image_id
         # This ImageId is computed from all bytes: another image with it is equal.
-        self.copy = self._copy_of(other)
+        self.copy_of = image_id
         return None
 
     def _whole(self, image_id: str) -> Optional[Manifest]:
@@ -77,10 +77,6 @@ class Identities:
             return other
         self.before = other["attempt"]
         return None
-
-    def _copy_of(self, other: Manifest) -> Manifest:
-        copies = dict.fromkeys((*other["copies"], self._job.path))
-        return {**other, "copies": list(copies)}
 
 
 EQUAL = "equal: all bytes of both were compared by SHA-256"

@@ -14,8 +14,8 @@ import enum
 import hashlib
 import pathlib
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any, Optional
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, Optional, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -48,6 +48,7 @@ KEPT_HOURS = 24
 
 _OLD_FOLDERS = ("manifest", "tables")
 _TRIES = 10
+_T = TypeVar("_T")
 
 
 class LakeError(Exception):
@@ -223,25 +224,48 @@ class Lake:
 
     def add_together(self, images: Sequence[NewImage]) -> None:
         """Adds images in one commit; see `add`."""
-        for tries_left in reversed(range(_TRIES)):
-            try:
-                with self._written(LEAST_ROOM + sum(image.size for image in images)) as snapshot:
-                    self._commit(snapshot, images)
-                return
-            except _RivalError:
-                # A store may refuse a commit that it has made: the answer was lost, its client asked again.
-                images = self._not_added(images)
-                if not images:
-                    return
-                if not tries_left:
-                    raise
+        tried: list[Sequence[NewImage]] = []
+
+        def write() -> None:
+            # A store may refuse a commit that it has made: the answer was lost, its client asked again.
+            left = self._not_added(images) if tried else images
+            tried.append(left)
+            if left:
+                with self._written(LEAST_ROOM + sum(image.size for image in left)) as snapshot:
+                    self._commit(snapshot, left)
+
+        _repeated(write)
+
+    def add_copy(self, image_id: str, path: str) -> Manifest:
+        """Adds a path to an image whose file has the same bytes; returns the manifest of the image.
+
+        Raises:
+            LakeError: the lake cannot be written, or another run has removed the image
+        """
+
+        def write() -> Manifest:
+            with self._written() as snapshot:
+                known = next(self._manifests(snapshot, {}, image_ids=[image_id]), None)
+                if known is None or known["status"] != DONE:
+                    raise LakeError(
+                        f"{self.uri}: another run has removed the image of which {path} is a copy"
+                    )
+                manifest = {**known, "copies": list(dict.fromkeys((*known["copies"], path)))}
+                if manifest != known:
+                    self._put(snapshot, manifest)
+                return manifest
+
+        return _repeated(write)
 
     def put_manifest(self, manifest: Manifest) -> None:
         """Replaces the manifest of an image whose rows stay."""
-        condition = f'"Table" = {quoted(MANIFESTS)} AND "ImageId" = {quoted(manifest["image_id"])}'
         with self._written() as snapshot:
-            rows = iter([manifest_rows(MANIFESTS, [manifest])])
-            self._store.commit(snapshot, rows, [manifest["image_id"]], condition)
+            self._put(snapshot, manifest)
+
+    def _put(self, snapshot: Snapshot, manifest: Manifest) -> None:
+        condition = f'"Table" = {quoted(MANIFESTS)} AND "ImageId" = {quoted(manifest["image_id"])}'
+        rows = iter([manifest_rows(MANIFESTS, [manifest])])
+        self._store.commit(snapshot, rows, [manifest["image_id"]], condition)
 
     def record(self, run: str, facts: dict[str, Any]) -> None:
         """Stores the command line of a run, once for all of its images."""
@@ -251,10 +275,14 @@ class Lake:
 
     def forget(self, image_ids: Collection[str]) -> None:
         """Removes images: their manifests and rows leave the lake and its files."""
-        with self._written(room=0) as snapshot:
-            # Delta's own delete writes texts in a form that Arrow's filters do not take.
-            self._store.commit(snapshot, iter(()), image_ids, one_of('"ImageId"', image_ids))
-            self._store.purge()
+
+        def write() -> None:
+            with self._written(room=0) as snapshot:
+                # Delta's own delete writes texts in a form that Arrow's filters do not take.
+                self._store.commit(snapshot, iter(()), image_ids, one_of('"ImageId"', image_ids))
+                self._store.purge()
+
+        _repeated(write)
 
     def compact(self, needed: bool = False) -> None:
         """Merges the small files of the lake, and shortens its log.
@@ -375,6 +403,14 @@ class Lake:
             except (pa.ArrowException, OSError, StoreError, ValueError) as error:
                 faults[file.path] = f"it cannot be read: {first_line(error)}"
         return snapshot.without(faults)
+
+
+def _repeated(write: Callable[[], _T]) -> _T:
+    """Returns what a function returns; it is called again if another run has changed the lake meanwhile."""
+    for _ in range(_TRIES - 1):
+        with contextlib.suppress(_RivalError):
+            return write()
+    return write()
 
 
 def _rows(images: Collection[NewImage]) -> Iterator[Any]:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Optional
 import pyarrow as pa
 
 from . import lakefolder
-from .parquetpages import MOST_ROWS, look_at
+from .parquetpages import MOST_ROWS, look_at, rows_at_a_time
 
 AT_ONCE = 16
 """The most requests that are made at the same time."""
@@ -131,9 +131,7 @@ class LakeFiles:
     def _look_at(self, system: Any, paths: Sequence[str], sizes: Mapping[str, int]) -> None:
         """Looks at files, and fetches some at the same time."""
         if self._folder is not None:
-            for path in paths:
-                with open(self._folder / path, "rb") as file:
-                    self._rows[path] = look_at(file).at_a_time
+            self._rows.update((path, rows_at_a_time(self._folder / path)) for path in paths)
             return
         with ThreadPoolExecutor(AT_ONCE) as pool:
             for first in range(0, len(paths), AT_ONCE):

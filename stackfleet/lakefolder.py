@@ -16,6 +16,7 @@ import pathlib
 import re
 import shutil
 import stat
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from typing import BinaryIO, Callable, Union
@@ -156,6 +157,17 @@ def refuse_full(folder: pathlib.Path, wanted: int) -> None:
     if free < wanted:
         reason = f"{free >> 10:,} KiB are free on its disk, and {wanted >> 10:,} KiB are wanted"
         raise FullError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: {reason}", str(folder))
+
+
+def refuse_read_only(folder: pathlib.Path) -> None:
+    """Checks that a commit can be written, into the log or its folder, before a thread of Delta panics.
+
+    Raises:
+        OSError: no file can be made there
+    """
+    log = folder / LOG
+    with tempfile.TemporaryFile(dir=log if log.is_dir() else folder):
+        pass
 
 
 def _parts(folder: pathlib.Path, partition: str) -> Iterator[tuple[os.DirEntry[str], bool]]:

@@ -33,6 +33,8 @@ WIDTH = 120
 """The most letters of a line of an aligned table that is not wide."""
 _LEAST = 12
 """The fewest letters to which a column is cut."""
+_PATHS = ("Path",)
+"""Columns whose ends are shown: the paths of a folder begin alike."""
 
 
 def write(table: Any, form: str, stream: IO[bytes], narrow: Sequence[str] = ()) -> None:
@@ -123,19 +125,21 @@ def _csv(table: Any) -> Iterator[str]:
 def _aligned(table: Any, most: Optional[int] = None) -> Iterator[str]:
     lines = [table.column_names, *([_cell(value) for value in row.values()] for row in rows(table))]
     widths = [max(map(len, column)) for column in zip(*lines)]
-    if most is not None:
-        room = most - 3 * (len(widths) - 1)
-        while sum(widths) > room and max(widths) > _LEAST:
-            # The widest column gives, down to the next one.
-            place = widths.index(max(widths))
-            others = max([width for width in widths if width < widths[place]], default=_LEAST)
-            widths[place] -= min(sum(widths) - room, widths[place] - max(others, _LEAST) or 1)
+    room = sum(widths) if most is None else most - 3 * (len(widths) - 1)
+    # The narrowest columns first: each has its share of what is left, and leaves what it does not need.
+    for left, place in zip(range(len(widths), 0, -1), sorted(range(len(widths)), key=widths.__getitem__)):
+        widths[place] = min(widths[place], max(room // left, _LEAST))
+        room -= widths[place]
     for line in lines:
-        yield " | ".join(_cut(cell, width).ljust(width) for cell, width in zip(line, widths)).rstrip()
+        cells = map(_cut, line, widths, table.column_names)
+        yield " | ".join(cell.ljust(width) for cell, width in zip(cells, widths)).rstrip()
 
 
-def _cut(cell: str, width: int) -> str:
-    return cell if len(cell) <= width else f"{cell[: width - 1]}…"
+def _cut(cell: str, width: int, column: str) -> str:
+    """Returns the beginning of a cell, or the end of a path."""
+    if len(cell) <= width:
+        return cell
+    return f"…{cell[1 - width :]}" if column in _PATHS else f"{cell[: width - 1]}…"
 
 
 def _cell(value: object) -> str:
@@ -230,8 +234,8 @@ def replace(temporary: pathlib.Path, path: pathlib.Path) -> None:
 
 
 def tell(text: str) -> None:
-    """Writes a line to standard error."""
-    print(text, file=sys.stderr)
+    """Writes lines to standard error; see `visible`."""
+    print("\n".join(map(visible, text.split("\n"))), file=sys.stderr)
 
 
 def say(text: str) -> None:

@@ -206,18 +206,13 @@ def absolute(path: str) -> str:
     return os.path.abspath(path)
 
 
-def folders(text: str) -> tuple[str, ...]:
-    """Returns the folders in an option, separated by semicolons."""
-    return tuple(absolute(folder) for folder in text.split(";") if folder)
-
-
 def given_folders(option: str, text: str) -> tuple[str, ...]:
-    """Returns the folders of an option.
+    """Returns the folders of an option, which semicolons separate.
 
     Raises:
         WrongUseError: one of them is no folder
     """
-    paths = folders(text)
+    paths = tuple(absolute(folder) for folder in text.split(";") if folder)
     for folder in paths:
         if not os.path.isdir(folder):
             raise WrongUseError(f"{option}: there is no folder {provenance.shown(folder)}")

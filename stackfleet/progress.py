@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .manifests import COPY, DONE
+from .output import visible
 
 MOST_SHOWN = 16
 """The most running images that are shown."""
@@ -88,7 +89,7 @@ class Progress:
         return done
 
     def _print(self, text: str) -> None:
-        self._console.print(Text(text), soft_wrap=True)
+        self._console.print(Text(visible(text)), soft_wrap=True)
 
     def _view(self) -> Group:
         with self._lock:
@@ -99,7 +100,7 @@ class Progress:
                 memory = f"{running_image['memory'] >> 20} MiB" if "memory" in running_image else ""
                 table.add_row(
                     "  running",
-                    Text(running_image["path"]),
+                    Text(visible(running_image["path"])),
                     f"{running_image.get('seconds', 0):.0f} s",
                     memory,
                     rows,

@@ -71,7 +71,6 @@ class ImageTables:
         """
         image, reading = self._image, self._reading
         totals, flat_tables = Totals(), FlatTables(image)
-        totals.walked_threads = totals.walked_databases = True
         symbolizer = Symbolizer(image, reading.fetch_symbols)
         frames = NamedFrames(symbolizer)
         waits = ThreadWaits(symbolizer, frames)

@@ -42,6 +42,9 @@ FRESH = 1800
 """Seconds after which a commit is looked for in the log: half of the time for which commits are kept there.
 A writer that sleeps longer may commit behind a checkpoint that no longer has the place of its commit."""
 
+ROW_GROUP = 1 << 17
+"""The most rows of a row group, which Arrow decodes as a whole; deltalake's own are 8 times as many."""
+
 MOST_BYTES = 1 << 30
 """The most bytes of rows that are held together."""
 
@@ -318,6 +321,7 @@ class Store:
             with explained():
                 self.folder.mkdir(parents=True, exist_ok=True)
                 lakefolder.refuse_full(self.folder, room)
+                lakefolder.refuse_read_only(self.folder)
         if not self.exists():
             with explained():
                 DeltaTable.create(
@@ -369,6 +373,7 @@ def _writer_properties() -> Any:
 
     return WriterProperties(
         compression="ZSTD",
+        max_row_group_size=ROW_GROUP,
         default_column_properties=ColumnProperties(statistics_enabled="NONE"),
         column_properties={"ImageId": ColumnProperties(statistics_enabled="CHUNK")},
     )

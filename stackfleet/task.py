@@ -28,7 +28,6 @@ PLUGIN = "stackfleet"
 """Name of the Dask worker plugin that compares versions."""
 
 Report = dict[str, Any]
-SendReport = Callable[[Report], None]
 
 
 class AttemptFailedError(Exception):
@@ -133,9 +132,8 @@ def run_at(job: Job, place: TaskPlace) -> Report:
                 # Whatever its process says: where it had no room, the image is not to blame.
                 refuse_full(pathlib.Path(folder), LEAST_ROOM)
             report.update(image_id=outcome.image_id, seconds=outcome.seconds, memory=outcome.memory)
-            if identities.copy is not None:
-                copy = identities.copy
-                lake.put_manifest(copy)
+            if identities.copy_of:
+                copy = lake.add_copy(identities.copy_of, job.path)
                 return {
                     **report,
                     "image_id": copy["image_id"],

@@ -16,7 +16,6 @@ from stackfleet import child_process, identity, planning, task
 from stackfleet.job import Job, Reading
 from stackfleet.manifests import parsed, written
 from stackfleet.planning import Input
-from tests.support import fleetlakes
 from tests.support.fleetrun import PATIENCE, wait
 
 pytestmark = pytest.mark.once
@@ -49,15 +48,6 @@ def test_a_copy_may_have_a_time_of_its_own() -> None:
         "versions": {},
     }
     assert planning._reason(before, "/copy.raw", Input(4, 5, ""), reading, {}) is None
-
-
-def test_all_copies_of_an_image_are_remembered() -> None:
-    other = fleetlakes.manifest("i1", {}, path="/first.raw", copies=[])
-    for path in ("/second.raw", "/third.raw", "/second.raw"):
-        job: Any = types.SimpleNamespace(path=path)
-        lake: Any = None
-        other = identity.Identities(job, lake, lambda *_: None)._copy_of(other)
-    assert (other["path"], other["copies"]) == ("/first.raw", ["/second.raw", "/third.raw"])
 
 
 @pytest.mark.parametrize("change", ["size", "time", "nothing"])

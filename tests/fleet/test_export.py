@@ -17,6 +17,7 @@ from typing import Iterator, List, Tuple
 import pytest
 
 from stackfleet.export import MOST_BYTES
+from stackfleet.lake import NewImage
 from stackfleet.output import opened
 from stackfleet.planning import WrongUseError
 from tests.conftest import ROOT
@@ -76,6 +77,15 @@ def test_what_moves_the_cursor_or_ends_a_line_is_escaped(tmp_path: pathlib.Path)
     line = only(done.stdout.rstrip("\n").split("\n"))
     assert line.isprintable() and "é!ж" in line
     assert json.loads(line)["Process"] == HOSTILE
+    path = fleetlakes.manifest("u1", {}, status="failed", path=f"/images/{HOSTILE}")
+    new_lake.add(NewImage(path))
+    told: List[Tuple[object, ...]] = [
+        ("run", f"/{HOSTILE}", "-o", new_lake.uri),
+        ("forget", new_lake.uri, "u1"),
+    ]
+    for words in told:
+        done = fleet(*words)
+        assert only((done.stdout + done.stderr).splitlines()).isprintable()
 
 
 def test_speedscope(lake: pathlib.Path) -> None:
@@ -115,8 +125,15 @@ def test_a_kind_chooses_findings_as_it_chooses_stacks(tmp_path: pathlib.Path) ->
 def test_stacks_that_share_a_trace_id_make_no_further_events(tmp_path: pathlib.Path) -> None:
     traces = [{"TraceId": "std:0", "ThreadCreateTime": START}] * 20
     found = [{"TraceId": "std:0", "Severity": "low", "Finding": "unbacked"}] * 20
-    fleetlakes.add(fleetlakes.new_lake(tmp_path / "lake"), "i1", traces=traces, findings=found)
+    frames = [
+        {"TraceId": "std:0", "Frame": number, "Symbol": "nt!Start", "How": "unwind"} for number in range(20)
+    ]
+    new_lake = fleetlakes.new_lake(tmp_path / "lake")
+    fleetlakes.add(new_lake, "i1", traces=traces, findings=found, frames=frames)
     assert len(export(tmp_path / "lake", "timesketch")) == 20 + 20
+    lines = export(tmp_path / "lake", "ecs")
+    assert len(lines) == 20
+    assert "".join(lines).count('"symbol_info"') == "".join(lines).count("finding unbacked") == 20
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from stackfleet import digests, lakefolder, store
 from stackfleet import lake as lake_module
-from stackfleet import lakefolder, store
 from stackfleet.columns import UNITED, united
 from stackfleet.lake import Depth, Lake, LakeError, NewImage
 from stackfleet.layout import TABLES
@@ -152,6 +152,29 @@ def test_a_commit_whose_answer_was_lost_is_done(lake: str, monkeypatch: pytest.M
     assert (len(refused), counted(lake)["i3"]) == (1, STACKS)
     with pytest.raises(LakeError, match="another run has added this image"):
         add(lake, "i3", attempt="another")
+    assert not damaged(lake, Depth.CONTENT)
+
+
+def test_a_copy_and_a_removal_are_written_beside_other_runs(
+    lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commits of another run are no reason to leave a copy out, nor to remove nothing."""
+    commit = Store.commit
+
+    def overtaken(self: Store, *of: Any) -> None:
+        monkeypatch.setattr(Store, "commit", commit)
+        add(lake, f"x{len(counted(lake))}")
+        Lake(lake).add_copy("i0", f"/{len(counted(lake))}.dmp")
+        commit(self, *of)
+
+    monkeypatch.setattr(Store, "commit", overtaken)
+    assert Lake(lake).add_copy("i0", "/b.dmp")["copies"] == ["/4.dmp", "/b.dmp"]
+    assert Lake(lake).add_copy("i0", "/b.dmp")["copies"] == ["/4.dmp", "/b.dmp"]
+    monkeypatch.setattr(Store, "commit", overtaken)
+    Lake(lake).forget(["i0"])
+    with pytest.raises(LakeError, match="another run has removed the image"):
+        Lake(lake).add_copy("i0", "/c.dmp")
+    assert sorted(counted(lake)) == ["i1", "i2", "x3", "x4"]
     assert not damaged(lake, Depth.CONTENT)
 
 
@@ -390,6 +413,32 @@ def test_rows_that_another_program_changed_are_found_in_merged_files(lake: str) 
 def test_another_order_of_rows_changes_no_digest(lake: str) -> None:
     DeltaTable(lake).optimize.z_order(["StackKey"])
     assert not damaged(lake, Depth.CONTENT)
+
+
+@pytest.mark.parametrize("held", [8, STACKS])
+def test_rows_that_files_have_mixed_are_sorted_some_at_a_time(
+    held: int, lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Delta's writer mixes the rows of a table that it divides among files, from 100 MB on."""
+    add(lake, "i3", stack="nt!" + "A" * 4096)
+    table = DeltaTable(lake)
+    rows = table.to_pyarrow_table(filters=[("Table", "=", "traces"), ("ImageId", "=", "i3")])
+    table.delete("\"Table\" = 'traces' AND \"ImageId\" = 'i3'")
+    for part in range(3):
+        mixed = rows.take(list(range(part, STACKS, 3))[::-1])
+        deltalake.write_deltalake(lake, mixed, mode="append")
+    assert not damaged(lake, Depth.CONTENT)
+    monkeypatch.setattr(store, "MOST_BYTES", 1 << 16)
+    monkeypatch.setattr(digests, "MOST_SORTED", held)
+    refused = {"i3": "traces: its rows cannot be compared: its rows need more than 65,536 bytes of memory"}
+    assert damaged(lake, Depth.CONTENT) == (refused if held == STACKS else {})
+
+
+def test_row_groups_are_small(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "ROW_GROUP", 16)
+    assert called("compact", lake).returncode == 0
+    footer = pq.read_metadata(only(DeltaTable(lake).file_uris([("Table", "=", "traces")])))
+    assert [footer.row_group(number).num_rows for number in range(3)] == [16, 16, 16]
 
 
 def test_compact_leaves_few_files_and_the_same_answers(lake: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import shutil
 import types
 from typing import Dict, Optional, Tuple
@@ -159,8 +160,9 @@ def test_a_lake_that_is_read_only(image: pathlib.Path, few: Fleet, tmp_path: pat
             ["forget", lake, "a.dmp"],
         ):
             done = fleet(*writing, command=READ_ONLY)
-            assert (done.returncode, "Traceback" in done.stderr) == (2, False)
-            assert "cannot be written" in done.stderr
+            assert (done.returncode, "cannot be written" in done.stderr) == (2, True)
+            # Threads of Delta panic where Python has a traceback.
+            assert not re.search("Traceback|panicked", done.stderr)
     finally:
         for path in folders:
             path.chmod(0o755)

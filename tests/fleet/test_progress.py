@@ -13,6 +13,7 @@ from rich.console import Console
 
 from stackfleet import progress
 from stackfleet.progress import Progress
+from tests.support.only import only
 
 
 @pytest.fixture
@@ -49,3 +50,16 @@ def test_the_estimate_does_not_rise(
     left = re.findall(r"(\d+):(\d\d):(\d\d) left", terminal.getvalue())
     seconds = [int(hours) * 3600 + int(minutes) * 60 + int(rest) for hours, minutes, rest in left]
     assert len(seconds) > 9 and seconds == sorted(seconds, reverse=True)
+
+
+def test_names_and_reasons_do_not_move_the_cursor() -> None:
+    """A path, and what an image makes Volatility say, are of whoever made the image."""
+    log = io.StringIO()
+    with Progress({"/images/0": 100}, Console(file=log)) as bar:
+        bar.ended({"path": "/images/\x1b[2J\n.dmp", "status": "failed", "reason": "no kernel \x9b31m \u202e"})
+    assert only(log.getvalue().splitlines()).isprintable()
+    terminal = io.StringIO()
+    with Progress({"/images/0": 100}, Console(file=terminal, force_terminal=True, width=120)) as bar:
+        bar.event({"path": "/images/\x1b]0;title\x07.dmp", "state": "started"})
+        bar._live.refresh()  # type: ignore[union-attr]
+    assert "title" in terminal.getvalue() and "\x1b]0;" not in terminal.getvalue()

@@ -336,6 +336,18 @@ def test_tables_fit_a_terminal_and_wide_shows_all(tmp_path: pathlib.Path) -> Non
         assert len(narrow.splitlines()[0].split("|")) < len(wide.splitlines()[0].split("|"))
 
 
+def test_status_tells_images_of_one_folder_apart(tmp_path: pathlib.Path) -> None:
+    new_lake = fleetlakes.new_lake(tmp_path / "lake")
+    names = [f"{number}-of-the-night.dmp" for number in range(3)]
+    for name in names:
+        path = "/evidence/of/many/machines" * 9 + f"/{name}"
+        failed = {"status": "failed", "reason": "Volatility finds no Windows kernel" * 9, "path": path}
+        new_lake.add(NewImage(fleetlakes.manifest(f"u{name}", {}, **failed)))
+    shown = called("status", new_lake.uri).stdout
+    assert all(f"machines/{name} |" in shown for name in names)
+    assert shown.count("Volatility finds no Windows kernel") == len(names)
+
+
 def test_the_state_of_an_image_that_failed_is_in_the_exit_code(tmp_path: pathlib.Path) -> None:
     new_lake = fleetlakes.new_lake(tmp_path / "lake")
     fleetlakes.add(new_lake, "i1")
