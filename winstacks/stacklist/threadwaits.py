@@ -166,7 +166,7 @@ class ThreadWaits:
             thread = wait.thread
             if tids and thread.tid not in tids:
                 continue
-            end, deadlock = chains.follow(wait).end, in_deadlock.get((thread.space.pid, thread.tid))
+            end, deadlock = chains.end(wait), in_deadlock.get((thread.space.pid, thread.tid))
             for awaited in wait.awaited:
                 faults = wait_status(wait, awaited)
                 yield WaitRow(
