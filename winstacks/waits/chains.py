@@ -53,6 +53,9 @@ _DISAGREES = words_that(Means.DISAGREES)
 MAX_STEPS = 1 << 10
 """The most steps of a chain that are shown. A chain without a circle has at most one for each thread."""
 
+MAX_TOLD = 16
+"""The most threads that the sentence for a deadlock names: it stands in one cell."""
+
 
 class ChainStep(NamedTuple):
     """A step of a chain: an owner, and its wait if it waits."""
@@ -232,15 +235,19 @@ class Chains:
         return status(self.contradictions(cycle), inferred)
 
     def sentence(self, cycle: Cycle) -> str:
-        """Returns the sentence for a deadlock."""
+        """Returns the sentence for a deadlock; of more than MAX_TOLD threads it counts the others."""
+        pairs = list(zip(cycle, (*cycle[1:], cycle[0])))
+        left_out = len(pairs) - MAX_TOLD
         parts: List[str] = []
         process: object = None
-        for step, following in zip(cycle, (*cycle[1:], cycle[0])):
+        for step, following in pairs if left_out <= 0 else (*pairs[: MAX_TOLD - 1], pairs[-1]):
             wait = self.waits[step.thread]
             same = wait.thread.space == process
             who = f"thread {wait.thread.tid}" if same else _thread(wait)
             process = wait.thread.space
             parts.append(f"{who} waits for {described(wait)}, which thread {following.thread[1]} holds")
+        if left_out > 0:
+            parts.insert(-1, text.counted(left_out, "more thread"))
         how = ", by inference" if self.inferred(cycle) else ""
         return f"Deadlock{how}: " + "; ".join(parts) + "."
 

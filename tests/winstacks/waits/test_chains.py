@@ -9,14 +9,16 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 import pytest
 
+from tests.hostile.pluginruns import MAX_CELL
 from tests.support.only import only
 from tests.support.work import calls
 from winstacks.columns import words
+from winstacks.memory.decode.text import MAX_NAME, counted, printable
 from winstacks.waits import chains
 from winstacks.waits.records import WaitOwner
 
 PID, COUNT = 4, 40
-SPACE = SimpleNamespace(pid=PID)
+SPACE = SimpleNamespace(pid=PID, known_name="a.exe")
 
 
 def test_owners_are_kept_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,12 +105,34 @@ def test_a_thread_that_waits_for_itself() -> None:
     assert found.deadlocks == []
 
 
+@pytest.mark.parametrize("count", [2, chains.MAX_TOLD, chains.MAX_TOLD + 1, 1000])
+def test_the_sentence_for_a_deadlock_fits_in_a_cell(count: int) -> None:
+    found, waits = graph({tid: [owner_of((tid + 1) % count)] for tid in range(count)})
+    for wait in waits:
+        wait.awaited[0].name = printable("\ufffe" * MAX_NAME)
+    sentence = found.sentence(only(found.deadlocks))
+    assert len(sentence) <= MAX_CELL
+    named = min(count, chains.MAX_TOLD)
+    assert sentence.count(" waits for ") == named
+    assert sentence.startswith("Deadlock: thread 0 of a.exe (4) waits for ")
+    assert sentence.endswith(", which thread 0 holds.")
+    assert (f"; {counted(count - named, 'more thread')}; thread {count - 1} " in sentence) == (count > named)
+
+
 def owner_of(tid: int) -> WaitOwner:
     return WaitOwner(PID, "a.exe", tid)
 
 
 def waiting(tid: int, owners: Sequence[WaitOwner]) -> Any:
-    awaited = SimpleNamespace(kind=words.SLEEP, owners=tuple(owners), mode=words.FOR_EXCLUSIVE)
+    awaited = SimpleNamespace(
+        kind=words.SLEEP,
+        address=None,
+        name="",
+        mode=words.FOR_EXCLUSIVE,
+        known=words.BY_CALL,
+        owners=tuple(owners),
+        status=(),
+    )
     return SimpleNamespace(thread=SimpleNamespace(tid=tid, space=SPACE), awaited=(awaited,))
 
 
