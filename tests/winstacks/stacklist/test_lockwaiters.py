@@ -21,8 +21,8 @@ SPACE = SimpleNamespace(pid=1000, eprocess=0x1000, kernel=False, known_name="a.e
 
 
 def image(count: int, monkeypatch: pytest.MonkeyPatch) -> Tuple[LockWaiters, List[Any]]:
-    """Returns the finder, and locks for which threads wait: each two threads wait for each other. The locks are
-    in the opposite order of their deadlocks.
+    """Returns the finder, and locks for which threads wait: each two threads wait for each other. The locks
+    are in the opposite order of their deadlocks.
     """
     waits, locks = [], []
     for tid in reversed(range(count)):
