@@ -299,7 +299,7 @@ def overlapping_resources() -> Image:
 
 
 def packed_processes() -> Image:
-    """Twenty thousand nodes on the list of processes, of each of which only the links are its own."""
+    """Twenty thousand nodes on the list of processes: links side by side, and no processes."""
     kernel = _kernel()
     own = kernel.process("app.exe", pid=1000)
     image = kernel.image()

@@ -72,7 +72,7 @@ def test_vads_ascend_although_the_root_is_in_the_middle(name: str, tmp_path: pat
 def test_a_link_back_into_the_tree_loses_what_was_behind_it(
     side: str, name: str, tmp_path: pathlib.Path
 ) -> None:
-    """Before Vista no count of VADs tells what such a link has lost."""
+    """Before Vista no count of VADs shows what such a link has lost."""
     kernel = new_kernel(name, 0)
     app = kernel.process("app.exe", pid=1000)
     app.vads += [Vad(0x20000000 + number * 0x10000, 0x1000) for number in range(30)]
