@@ -9,12 +9,13 @@ a few megabytes long and would keep a reader busy for hours that took every stru
 from __future__ import annotations
 
 import struct
-from typing import Any, Callable, Dict, NamedTuple
+from typing import Any, Callable, Dict, NamedTuple, Sequence
 
 from tests.forge.dump import Image
 from tests.forge.handles import HandleTable, Ring, named
 from tests.forge.kernel import Kernel
 from tests.forge.locks import Resources
+from tests.forge.obj import ring
 from tests.forge.objecttraces import ObjectTraces
 from tests.forge.std import Std
 from tests.forge.vad import Vad
@@ -297,6 +298,33 @@ def overlapping_resources() -> Image:
     return kernel.image()
 
 
+def packed_processes() -> Image:
+    """Twenty thousand nodes on the list of processes: links side by side, and no processes."""
+    kernel = _kernel()
+    own = kernel.process("app.exe", pid=1000)
+    image = kernel.image()
+    links = [process.eprocess.at("ActiveProcessLinks") for process in (kernel.system, own)]
+    ring(kernel.space, [kernel.symbol("PsActiveProcessHead"), *links, *_packed(kernel)])
+    return image
+
+
+def packed_threads() -> Image:
+    """The same on the list of threads of a process."""
+    kernel = _kernel()
+    own = kernel.process("app.exe", pid=1000)
+    thread = own.thread(1004)
+    image = kernel.image()
+    head = own.eprocess.at("ThreadListHead")
+    ring(kernel.space, [head, thread.ethread.at("ThreadListEntry"), *_packed(kernel)])
+    return image
+
+
+def _packed(kernel: Kernel) -> Sequence[int]:
+    count = 20_000
+    start = kernel.space.allocate(16 * count, PAGE)
+    return range(start, start + 16 * count, 16)
+
+
 def vad_root_per_process() -> Image:
     """Processes each of which has all VADs of the one before but the first."""
     kernel = _kernel()
@@ -333,6 +361,9 @@ AMPLIFIERS: Dict[str, Amplifier] = {
         one_processor_block, "trapframes", {"scan_stacks": True}, "repeat the KPRCB"
     ),
     "overlapping resources": Amplifier(overlapping_resources, "locks", {}, "resources overlap"),
+    "packed processes": Amplifier(packed_processes, "gflags", {}, "process list damaged"),
+    "packed processes, walked": Amplifier(packed_processes, "callstacks", {}, "process list damaged"),
+    "packed threads": Amplifier(packed_threads, "callstacks", {}, "thread list damaged"),
     "VAD root per process": Amplifier(vad_root_per_process, "gflags", {}, "read up to the limit"),
 }
 

@@ -34,7 +34,7 @@ from winstacks.columns import words
 from winstacks.locks import resources
 from winstacks.locks.criticalsections import CriticalSections
 from winstacks.memory.image import AddressSpace
-from winstacks.waits.decode.waitgraph import cycles
+from winstacks.waits.decode.waitgraph import cycles, ways_into
 from winstacks.waits.lister import WaitLister
 
 DEADLOCK = Scenario()
@@ -258,6 +258,15 @@ def test_each_cycle_is_one() -> None:
             for step, following in zip(cycle, (*cycle[1:], cycle[0])):
                 assert waits[step.thread] == step.lock and following.thread in holders[step.lock]
         assert bool(found) == any(reaches(thread, waits, holders) for thread in waits)
+        ways, members = ways_into(found, waits, holders), {step.thread for cycle in found for step in cycle}
+        for thread, following in ways.items():
+            assert following in ways and following in holders[waits[thread]]
+        behind = {
+            thread
+            for thread in waits
+            if members & {thread} or any(other in ways for other in holders.get(waits[thread], ()))
+        }
+        assert set(ways) == behind
         some += bool(found)
     assert 100 < some < 450
 

@@ -47,10 +47,11 @@ _NO_THREAD = words_that(Means.NO_THREAD)
 
 
 class ShownWait(NamedTuple):
-    """A waiting thread with its chain, or a deadlock; `more` threads that wait for the same have no row."""
+    """A waiting thread and the end of its chain, or a deadlock; `more` threads that wait for the same have no
+    row."""
 
     wait: Optional[ThreadWait]
-    chain: Optional[OwnerChain] = None
+    end: str = ""
     deadlock: Optional[Cycle] = None
     more: int = 0
 
@@ -157,18 +158,18 @@ class WaitChains(DatabaseCommand[AddressSpace, ShownWait]):
             for wait in process.waits:
                 self.requested.mark_seen("tid", wait.thread.tid)
                 if not tids or wait.thread.tid in tids:
-                    yield ShownWait(wait, self._chains.follow(wait))
+                    yield ShownWait(wait, self._chains.end(wait))
 
     def _in_brief(self, shown: Sequence[ShownWait]) -> Iterator[ShownWait]:
         """Yields one thread of those that wait for the same, the worst ends of chains first."""
         first: Dict[object, ShownWait] = {}
         for number, item in enumerate(shown):
-            assert item.wait is not None and item.chain is not None
-            key = _same(item.wait, item.chain, number)
+            assert item.wait is not None
+            key = _same(item.wait, item.end, number)
             known = first.get(key)
             first[key] = item if known is None else known._replace(more=known.more + 1)
         order = list(words.CHAIN_ENDS)
-        yield from sorted(first.values(), key=lambda item: order.index(item.chain.end if item.chain else ""))
+        yield from sorted(first.values(), key=lambda item: order.index(item.end))
 
     def frames(self, item: ShownWait) -> Optional[Sequence[NamedFrame]]:
         return None if item.wait is None else self._named(item.wait)
@@ -181,7 +182,7 @@ class WaitChains(DatabaseCommand[AddressSpace, ShownWait]):
 
     def rows(self, item: ShownWait, frames: Sequence[NamedFrame]) -> Iterator[Row]:
         """Returns the row of a waiting thread, with --chains a row for each owner behind it, and frames."""
-        if item.wait is None or item.chain is None:
+        if item.wait is None:
             assert item.deadlock is not None
             return self.entries.rows(self._deadlock(item.deadlock))
         wait, brief = item.wait, self.option("brief")
@@ -190,8 +191,9 @@ class WaitChains(DatabaseCommand[AddressSpace, ShownWait]):
             first = first._replace(evidence=self._evidence(item, frames))
         below = [(1, self.entries.cells(self._entry(wait, awaited))) for awaited in more]
         if self.option("chains"):
-            below += [(1, self._step(number, item.chain)) for number in range(len(item.chain.steps))]
-        entry = self._entry(wait, first, frames, {"ChainEnd": item.chain.end})._replace(below=below)
+            chain = self._chains.follow(wait)
+            below += [(1, self._step(number, chain)) for number in range(len(chain.steps))]
+        entry = self._entry(wait, first, frames, {"ChainEnd": item.end})._replace(below=below)
         if brief or wait.stack is None:
             return itertools.chain([(0, self.entries.folded(entry, frames))], below)
         return self.entries.rows(entry, frames, wait.stack.frames)
@@ -208,7 +210,7 @@ class WaitChains(DatabaseCommand[AddressSpace, ShownWait]):
     def _evidence(self, item: ShownWait, frames: Sequence[NamedFrame]) -> str:
         """Returns what --brief says of a wait: who asked for it, and how many wait for the same."""
         asked = f"in {self._symbol(frames)}" if frames else ""
-        idle = item.chain is not None and item.chain.end == words.ENDS_IDLE
+        idle = item.end == words.ENDS_IDLE
         others = f"{item.more} more wait for {'work' if idle else 'it'}" if item.more else ""
         return "; ".join(filter(None, (asked, others)))
 
@@ -274,11 +276,11 @@ def _space(wait: ThreadWait) -> AddressSpace:
     return wait.thread.space._replace(machine=shown_space(wait).machine)
 
 
-def _same(wait: ThreadWait, chain: OwnerChain, number: int) -> object:
+def _same(wait: ThreadWait, end: str, number: int) -> object:
     """Returns the key under which threads that wait for the same are one row of --brief."""
     awaited = wait.awaited[0]
-    if chain.end == words.ENDS_IDLE:
-        return chain.end
+    if end == words.ENDS_IDLE:
+        return end
     if awaited.address is None:
         return number
-    return awaited.space, awaited.kind, awaited.address, chain.end
+    return awaited.space, awaited.kind, awaited.address, end

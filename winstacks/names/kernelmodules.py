@@ -22,8 +22,8 @@ from .imagereader import ImageReader
 from .loaderlists import LoaderEntry, module_lists
 
 MAX_PROBES = 1 << 16
-"""The most pages of an image in which headers are looked for below entry points that contradict the list. A
-module that is not found keeps the status `headers contradict the list`."""
+"""The most pages of an image, and no more than its files have, in which headers are looked for below entry
+points that contradict the list. A module that is not found keeps the status `headers contradict the list`."""
 
 
 class Module(NamedTuple):
@@ -87,7 +87,7 @@ class KernelModules:
 
     def __init__(self, image: Image) -> None:
         self._image = image
-        self._probes = MAX_PROBES
+        self._probes = min(MAX_PROBES, image.page_count)
 
     def list_modules(self, kernel_start: int) -> Tuple[List[Module], bool]:
         """Returns the modules by address, and whether the list is complete and has no impossible entry.

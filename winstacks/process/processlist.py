@@ -43,6 +43,9 @@ vollog = logging.getLogger(__name__)
 
 SYSTEM_PID = 4
 MAX_PROCESSES = 1 << 16
+MAX_STRANGE = 256
+"""The most nodes of the list that are shown although no process is there: Windows' own list has none, and a
+page has room for hundreds of links."""
 MAX_IDS = 1 << 18
 """Maximum number of entries of PspCidTable that are read."""
 
@@ -266,18 +269,29 @@ class KernelProcesses:
             absent = links.absent_nodes(head or 0, walk.gap, self._is_absent, self._may_be_listed)
             self._broken = bool(absent)
             self.interrupted = head in absent or (self._broken and not walk.gap.one)
-        if walk.gap is not None or walk.altered is not None or not nodes:
+        processes, left_out = self._believed(nodes)
+        if walk.gap is not None or walk.altered is not None or not nodes or left_out:
             self.status = status(StatusCode.PROCESS_LIST_DAMAGED)
             vollog.warning(
                 "process list damaged: processes may be missing. A short table does not mean that the "
                 "machine is clean"
             )
-        for link in nodes:
-            eprocess = link - self._links
-            self._found[eprocess] = self._id_differs(eprocess)
+        self._found.update((eprocess, self._id_differs(eprocess)) for eprocess in processes)
         for link in walk.gap.lost if walk.gap is not None else ():
             if self._may_be_absent(link - self._links):
                 self._found.setdefault(link - self._links, NOTHING)
+
+    def _believed(self, nodes: Iterable[int]) -> Tuple[List[int], bool]:
+        """Returns the processes of nodes of the list, and whether nodes are left out where no process is."""
+        found: List[int] = []
+        strange = 0
+        for link in nodes:
+            eprocess = link - self._links
+            kind = self._memory.member(eprocess, self._kind)
+            strange += kind is not None and not is_type(kind, PROCESS_OBJECT)
+            if strange <= MAX_STRANGE or kind is None or is_type(kind, PROCESS_OBJECT):
+                found.append(eprocess)
+        return found, strange > MAX_STRANGE
 
     def _follow_links(self) -> None:
         """Follows the links of all processes if parts of the list are not in the image.

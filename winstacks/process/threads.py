@@ -44,6 +44,10 @@ vollog = logging.getLogger(__name__)
 MAX_THREADS_OF_PROCESS = 1 << 16
 """Maximum number of threads that are read of one process."""
 
+MAX_STRANGE = 64
+"""The most nodes of a process's list that are shown although no thread is there: Windows' own list has none,
+and a page has room for hundreds of links."""
+
 _MEMBERS = {
     "type": ("Tcb.Header.Type",),
     "debug_active": ("Tcb.Header.DebugActive", "Tcb.DebugActive"),
@@ -229,9 +233,13 @@ class KernelThreads:
         if self._breaks_off(head, walk.gap):
             self._image.service(InterruptedThreadLists).processes.add(process.space.eprocess)
         seen: Set[int] = set()
-        ended = 0
+        ended = strange = 0
         for entry in (*walk.before, *unreadable, *walk.after):
             thread = self._at(process, entry - self._entry)
+            if has_status(thread.status, StatusCode.NOT_A_THREAD):
+                strange += 1
+                if strange > MAX_STRANGE:
+                    continue
             seen.add(thread.ethread)
             ended += thread.unusable or thread.state == TERMINATED
             if walk.altered is not None and walk.altered.link == entry:
@@ -243,7 +251,7 @@ class KernelThreads:
             remark = status(StatusCode.NOT_IN_THE_THREAD_LIST, found_by(witness), thread.status)
             yield thread._replace(status=remark)
         head_altered = walk.altered is not None and walk.altered.link == head
-        if head_altered or not exact:
+        if head_altered or not exact or strange > MAX_STRANGE:
             vollog.warning(f"The thread list of process {process.space.pid_text} is damaged")
             yield self._nothing(process, status(StatusCode.THREAD_LIST_DAMAGED))
         count = self._memory.member(process.space.eprocess, self._count)

@@ -92,6 +92,8 @@ class Vads:
         while pending and len(seen) < self._most:
             address = pending.pop()
             if address in seen:
+                # A node is the child of one other: what this link led to before is lost.
+                complete = complete and not address
                 continue
             seen.add(address)
             data = self._memory.read(address - header, header + tree.size)

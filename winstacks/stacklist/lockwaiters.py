@@ -14,7 +14,7 @@ the kernel is selected.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Dict, Iterator, List, NamedTuple, Sequence, Set, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ..columns.words import WAITING
 from ..locks.lister import LockLister
@@ -22,7 +22,7 @@ from ..locks.lock import Lock
 from ..memory.decode.status import NOTHING, Status, status
 from ..memory.image import KERNEL_PID
 from ..names.symbolizer import Symbolizer
-from ..waits.chains import Chains, is_inferred
+from ..waits.chains import Chains, Key, is_inferred
 from ..waits.lister import ProcessWaits, WaitLister
 from ..waits.records import Awaited, LockKey, ThreadWait, lock_key
 from .frames import NamedFrames
@@ -68,6 +68,22 @@ class LockWaiters:
         return Chains(self._processes, self._pids)
 
     @cached_property
+    def _cycle_of(self) -> Dict[Key, int]:
+        """The number of the deadlock in which a thread is, by its key: each is in one at most."""
+        cycles = enumerate(self._chains.deadlocks)
+        return {step.thread: number for number, cycle in cycles for step in cycle}
+
+    @cached_property
+    def _doubts(self) -> Dict[Tuple[int, Optional[int]], Status]:
+        """Why waiting threads of a process may be missing, by its _EPROCESS and ID."""
+        found: Dict[Tuple[int, Optional[int]], Status] = {}
+        for process in self._processes:
+            key = process.space.eprocess, process.space.pid
+            unknown = (wait.status for wait in process.waits if wait.awaited[0].address is None)
+            found[key] = status(found.get(key, NOTHING), process.status, process.lost, *unknown)
+        return found
+
+    @cached_property
     def _waiters(self) -> Dict[LockKey, List[Waiter]]:
         found: Dict[LockKey, List[Waiter]] = {}
         for wait in (wait for process in self._processes for wait in process.waits):
@@ -93,11 +109,12 @@ class LockWaiters:
         Args:
             found: the waiting threads that `of_lock` returned
         """
-        threads = {(waiter.wait.thread.space.pid, waiter.wait.thread.tid) for waiter in found}
-        for number, cycle in enumerate(self._chains.deadlocks if found else ()):
-            if number not in self._told and any(step.thread in threads for step in cycle):
-                self._told.add(number)
-                yield self._chains.sentence(cycle), self._chains.doubts(cycle)
+        threads = ((waiter.wait.thread.space.pid, waiter.wait.thread.tid) for waiter in found)
+        numbers = {self._cycle_of[thread] for thread in threads if thread in self._cycle_of}
+        for number in sorted(numbers - self._told):
+            self._told.add(number)
+            cycle = self._chains.deadlocks[number]
+            yield self._chains.sentence(cycle), self._chains.doubts(cycle)
 
     def lost_statuses(self, lock: Lock, found: Sequence[Waiter]) -> Status:
         """Returns why threads that wait for a lock are missing, or only inferred: the statuses of the stacks
@@ -113,9 +130,5 @@ class LockWaiters:
             return NOTHING
         doubts = [waiter.wait.status for waiter in found if is_inferred(waiter.awaited)]
         if lock.waiters > len(found):
-            for process in self._processes:
-                space = process.space
-                if (space.eprocess, space.pid) == (lock.space.eprocess, lock.space.pid):
-                    doubts += [process.status, process.lost]
-                    doubts += [wait.status for wait in process.waits if wait.awaited[0].address is None]
+            doubts.append(self._doubts.get((lock.space.eprocess, lock.space.pid), NOTHING))
         return status(*doubts)

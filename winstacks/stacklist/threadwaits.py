@@ -169,7 +169,7 @@ class ThreadWaits:
             yield WaitRow(wait, None, words.DEADLOCK, number, None, None, sentence, doubts)
         for wait, trace_id, symbol in shown:
             thread = wait.thread
-            end, deadlock = chains.follow(wait).end, in_deadlock.get((thread.space.pid, thread.tid))
+            end, deadlock = chains.end(wait), in_deadlock.get((thread.space.pid, thread.tid))
             for awaited in wait.awaited:
                 faults = wait_status(wait, awaited)
                 yield WaitRow(

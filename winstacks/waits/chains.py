@@ -3,14 +3,16 @@
 """Follows a waiting thread to the owner of what it waits for, to what that owner waits for, and so on.
 
 chains = Chains(processes, pids)
-chain = chains.follow(wait)          # its steps, and the word for its end
+end = chains.end(wait)               # the word for the end of the chain behind a thread
+chain = chains.follow(wait)          # its steps, too
 for cycle in chains.deadlocks: sentence(cycle, chains)
 """
 
 from __future__ import annotations
 
+import itertools
 from functools import cached_property
-from typing import Collection, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Collection, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ..columns import words
 from ..memory.decode import text
@@ -18,7 +20,7 @@ from ..memory.decode.memo import Memo
 from ..memory.decode.status import Status, has_status, status
 from ..memory.decode.statuscodes import StatusCode, words_that
 from ..memory.decode.statusmeanings import Means
-from .decode.waitgraph import Cycle, cycles
+from .decode.waitgraph import Cycle, cycles, ways_into
 from .lister import ProcessWaits
 from .records import Awaited, ThreadWait, WaitOwner
 
@@ -52,6 +54,9 @@ _DISAGREES = words_that(Means.DISAGREES)
 MAX_STEPS = 1 << 10
 """The most steps of a chain that are shown. A chain without a circle has at most one for each thread."""
 
+MAX_TOLD = 16
+"""The most threads that the sentence for a deadlock names: it stands in one cell."""
+
 
 class ChainStep(NamedTuple):
     """A step of a chain: an owner, and its wait if it waits."""
@@ -61,10 +66,26 @@ class ChainStep(NamedTuple):
 
 
 class OwnerChain(NamedTuple):
-    """The steps behind a waiting thread, and where they end: a word of `words.CHAIN_ENDS`."""
+    """The steps behind a waiting thread, and where they end: a word of `words.CHAIN_ENDS`, which is
+    ENDS_UNKNOWN behind the last of MAX_STEPS."""
 
     steps: Tuple[ChainStep, ...]
     end: str
+
+
+class _Owners(NamedTuple):
+    """The owners of a lock, the first of each key, and the one to follow that leads into no deadlock: the
+    first that waits, or else the first."""
+
+    by_key: Dict[Key, WaitOwner]
+    first: WaitOwner
+
+
+class _Graph(NamedTuple):
+    """The deadlocks, and the next thread on the way into one, of each thread that can never go on."""
+
+    cycles: List[Cycle]
+    ways: Dict[Key, Key]
 
 
 class Chains:
@@ -92,39 +113,64 @@ class Chains:
             for wait in process.waits:
                 self.waits.setdefault((pid, wait.thread.tid), wait)
         self._keys = {key[1]: key for key in (*self._ends, *self.waits)}
+        self._known_ends: Dict[Key, str] = {}
+        # Thousands of threads may wait for one lock with thousands of owners: they share the keys of these.
+        self._owners: Memo[Tuple[WaitOwner, ...], _Owners] = Memo(self._by_key)
+
+    def end(self, wait: ThreadWait) -> str:
+        """Returns where the chain behind a waiting thread ends: a word of `words.CHAIN_ENDS`.
+
+        Chains that join are followed once: the work grows with the threads and their owners.
+        """
+        passed: Dict[Key, str] = {}
+        current, end = wait, ""
+        while not end:
+            key = _key_of(current)
+            if self.waits.get(key) is current:
+                end = words.DEADLOCK if key in passed else self._known_ends.get(key, "")
+                if end:
+                    break
+                passed[key] = ""
+            step = self._step(current)
+            if step is None or step.wait is None:
+                end = _end(current) if step is None else self._end_of(step.owner)
+            else:
+                current = step.wait
+        self._known_ends.update(dict.fromkeys(passed, end))
+        return end
 
     def follow(self, wait: ThreadWait) -> OwnerChain:
         """Returns the chain behind a waiting thread."""
-        key = wait.thread.space.pid, wait.thread.tid
-        seen: Set[Key] = {key}
-        steps: List[ChainStep] = []
-        current = wait
-        while len(steps) < MAX_STEPS:
-            blocking = blockers(current)
-            if not blocking:
-                return OwnerChain(tuple(steps), _end(current))
-            owner = self._worst(blocking, seen)
-            key = self._key(owner)
-            following = self.waits.get(key)
-            steps.append(ChainStep(owner, following))
-            if key in seen:
-                return OwnerChain(tuple(steps), words.DEADLOCK)
-            if following is None:
-                return OwnerChain(tuple(steps), self._end_of(owner))
-            seen.add(key)
-            current = following
-        return OwnerChain(tuple(steps), words.ENDS_UNKNOWN)
+        steps = tuple(itertools.islice(self._steps(wait), MAX_STEPS + 1))
+        if len(steps) > MAX_STEPS:
+            return OwnerChain(steps[:MAX_STEPS], words.ENDS_UNKNOWN)
+        return OwnerChain(steps, self.end(wait))
 
     def reached(self, wait: ThreadWait) -> Set[Key]:
         """Returns the keys of a waiting thread and of the threads in the chain behind it."""
-        owners = (self._key(step.owner) for step in self.follow(wait).steps)
-        return {(wait.thread.space.pid, wait.thread.tid), *owners}
+        return {_key_of(wait), *(self._key(step.owner) for step in self._steps(wait))}
 
-    def _worst(self, owners: Sequence[WaitOwner], seen: Set[Key]) -> WaitOwner:
-        """Returns the owner to follow: one that closes a circle, else one that waits, else the first."""
-        closing = [owner for owner in owners if self._key(owner) in seen]
-        waiting = [owner for owner in owners if self._key(owner) in self.waits]
-        return (closing or waiting or list(owners))[0]
+    def _steps(self, wait: ThreadWait) -> Iterator[ChainStep]:
+        """Yields the steps behind a waiting thread, up to its end or once around a deadlock."""
+        passed = {_key_of(wait)}
+        step = self._step(wait)
+        while step is not None:
+            yield step
+            key = self._key(step.owner)
+            step = None if step.wait is None or key in passed else self._step(step.wait)
+            passed.add(key)
+
+    def _step(self, wait: ThreadWait) -> Optional[ChainStep]:
+        """Returns the owner to follow: one on the way into a deadlock, else the first that waits, else the
+        first."""
+        owners = blockers(wait)
+        if not owners:
+            return None
+        known, key = self._owners[owners], _key_of(wait)
+        # A thread that waits for what it owns itself stays where it is, too.
+        way = self._graph.ways.get(key, key)
+        owner = known.by_key.get(way, known.first)
+        return ChainStep(owner, self.waits.get(self._key(owner)))
 
     def _key(self, owner: WaitOwner) -> Key:
         """Returns the key of an owner.
@@ -149,24 +195,36 @@ class Chains:
             return words.ENDS_ABSENT if owner.pid in self._incomplete else words.ENDS_EXITED
         return words.ENDS_LEFT_OUT if self._pids and owner.pid not in self._pids else words.ENDS_ABSENT
 
-    @cached_property
+    @property
     def deadlocks(self) -> List[Cycle]:
         """Each group of threads that wait for each other in a circle, as a cycle of keys."""
-        # Thousands of threads may wait for one lock with thousands of owners: they share the keys of these.
-        keys: Memo[Tuple[WaitOwner, ...], Tuple[Key, ...]] = Memo(
-            lambda owners: tuple(map(self._key, owners))
-        )
-        holders: Dict[int, Tuple[Key, ...]] = {}
+        return self._graph.cycles
+
+    @cached_property
+    def _graph(self) -> _Graph:
+        holders: Dict[int, Collection[Key]] = {}
         awaited: Dict[Key, int] = {}
         for key, wait in self.waits.items():
-            held = keys[blockers(wait)]
+            owners = blockers(wait)
+            if not owners:
+                continue
+            held: Collection[Key] = self._owners[owners].by_key
             # A thread is its own only contradiction: it cannot wait for what it owns.
             held = tuple(other for other in held if other != key) if key in held else held
             if held:
                 # Locks of the same owners are one lock here.
                 awaited[key] = id(held)
                 holders[id(held)] = held
-        return cycles(awaited, holders)
+        found = cycles(awaited, holders)
+        return _Graph(found, ways_into(found, awaited, holders))
+
+    def _by_key(self, owners: Sequence[WaitOwner]) -> _Owners:
+        """Returns the owners of a lock by their keys."""
+        by_key: Dict[Key, WaitOwner] = {}
+        for owner in owners:
+            by_key.setdefault(self._key(owner), owner)
+        waiting = (owner for key, owner in by_key.items() if key in self.waits)
+        return _Owners(by_key, next(waiting, owners[0]))
 
     def inferred(self, cycle: Cycle) -> bool:
         """Returns whether a step of a deadlock is inferred and not proved."""
@@ -185,17 +243,25 @@ class Chains:
         return status(self.contradictions(cycle), inferred)
 
     def sentence(self, cycle: Cycle) -> str:
-        """Returns the sentence for a deadlock."""
+        """Returns the sentence for a deadlock; of more than MAX_TOLD threads it counts the others."""
+        pairs = list(zip(cycle, (*cycle[1:], cycle[0])))
+        left_out = len(pairs) - MAX_TOLD
         parts: List[str] = []
         process: object = None
-        for step, following in zip(cycle, (*cycle[1:], cycle[0])):
+        for step, following in pairs if left_out <= 0 else (*pairs[: MAX_TOLD - 1], pairs[-1]):
             wait = self.waits[step.thread]
             same = wait.thread.space == process
             who = f"thread {wait.thread.tid}" if same else _thread(wait)
             process = wait.thread.space
             parts.append(f"{who} waits for {described(wait)}, which thread {following.thread[1]} holds")
+        if left_out > 0:
+            parts.insert(-1, text.counted(left_out, "more thread"))
         how = ", by inference" if self.inferred(cycle) else ""
         return f"Deadlock{how}: " + "; ".join(parts) + "."
+
+
+def _key_of(wait: ThreadWait) -> Key:
+    return wait.thread.space.pid, wait.thread.tid
 
 
 def blockers(wait: ThreadWait) -> Tuple[WaitOwner, ...]:

@@ -38,7 +38,7 @@ class Inference:
     def __init__(self, symbol: SymbolOf, sections: Callable[[AddressSpace], Iterable[Listed]]) -> None:
         self._symbol = symbol
         self._list = sections
-        self._known: Dict[AddressSpace, List[Lock]] = {}
+        self._known: Dict[AddressSpace, Dict[Optional[int], List[Lock]]] = {}
 
     def section(
         self, thread: Thread, stack: Optional[CallStack], sides: Mapping[AddressSpace, UserSide]
@@ -53,17 +53,15 @@ class Inference:
             holder = WaitOwner(space.pid, space.known_name, tid, space.eprocess)
             evidence = f"{held[0].state}; no wait structure of Windows names the section"
             return _inferred(space, held[0].address, words.ON_STACK, evidence, holder)
-        locks = [
-            lock
-            for lock in self._contended(stack.space)
-            if lock.owner is not None and lock.owner.tid != thread.tid
-        ]
-        if len(locks) != 1:
+        by_owner = self._contended(stack.space)
+        # Sections of three owners are several of other threads, however many there are.
+        others = [held for tid, held in by_owner.items() if tid != thread.tid] if len(by_owner) < 3 else []
+        if [len(held) for held in others] != [1]:
             evidence = "no wait structure of Windows names the section"
             return Awaited(
                 words.CRITICAL_SECTION, stack.space, evidence=evidence, ownership=words.OWNER_UNKNOWN
             )
-        lock, owner = locks[0], locks[0].owner
+        lock, owner = others[0][0], others[0][0].owner
         assert owner is not None
         evidence = "of all listed sections only this one is held by another thread and has a waiter"
         holder = WaitOwner(owner.pid, owner.process, owner.tid, stack.space.eprocess)
@@ -80,14 +78,15 @@ class Inference:
                 return True
         return False
 
-    def _contended(self, space: AddressSpace) -> List[Lock]:
+    def _contended(self, space: AddressSpace) -> Dict[Optional[int], List[Lock]]:
+        """Returns the listed sections that a thread holds and for which threads wait, by its ID."""
         if space not in self._known:
-            found = (item for item in self._list(space) if isinstance(item, Lock))
-            self._known[space] = [
-                lock
-                for lock in found
-                if lock.type == words.CRITICAL_SECTION and lock.waiters and lock.held and lock.address
-            ]
+            found = self._known[space] = {}
+            for lock in self._list(space):
+                if not isinstance(lock, Lock) or lock.type != words.CRITICAL_SECTION:
+                    continue
+                if lock.waiters and lock.held and lock.address and lock.owner is not None:
+                    found.setdefault(lock.owner.tid, []).append(lock)
         return self._known[space]
 
 

@@ -13,6 +13,7 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequenc
 
 from ..heaps.lister import listed_heaps
 from ..memory.decode.machine import Machine
+from ..memory.decode.memo import Memo
 from ..memory.decode.structure import integers
 from ..memory.image import AddressSpace, Image
 from ..names.decode import pe
@@ -79,10 +80,15 @@ class UserSide:
         self.view = view
         self.waits = waits
         self._names = names
+        self._known: Memo[int, List[Answer]] = Memo(self._answers)
 
     def answers(self, tid: Optional[int]) -> List[Answer]:
         """Returns what a thread waits for: none or one answer, or several that contradict each other."""
-        thread = None if tid is None else self.view.by_tid.get(tid)
+        return [] if tid is None else self._known[tid]
+
+    def _answers(self, tid: int) -> List[Answer]:
+        """Returns the answers for an ID, which a damaged list gives to many threads."""
+        thread = self.view.by_tid.get(tid)
         return [] if thread is None or thread.sp is None else self.waits.find(thread)
 
     def held_on_stack(self, tid: Optional[int]) -> List[WaitedSection]:

@@ -99,6 +99,10 @@ def _graph(data: bytes, whole: bytes) -> None:
         for step, following in zip(cycle, (*cycle[1:], cycle[0])):
             assert waits[step.thread] == step.lock
             assert following.thread in holders[step.lock]
+    ways = waitgraph.ways_into(found, waits, holders)
+    assert ways.keys() >= set(members)
+    for thread, after in ways.items():
+        assert after in ways and after in holders[waits[thread]]
 
 
 def _graphs() -> List[bytes]:

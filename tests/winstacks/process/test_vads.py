@@ -65,3 +65,24 @@ def test_vads_ascend_although_the_root_is_in_the_middle(name: str, tmp_path: pat
     vads, whole = opened.image.service(Vads).list_regions(space)
     starts = [vad.start for vad in vads]
     assert whole and len(starts) > 5 and starts == sorted(starts)
+
+
+@pytest.mark.parametrize("name", [name for name, _ in KERNELS])
+@pytest.mark.parametrize("side", ["Left", "Right"])
+def test_a_link_back_into_the_tree_loses_what_was_behind_it(
+    side: str, name: str, tmp_path: pathlib.Path
+) -> None:
+    """Before Vista no count of VADs shows what such a link has lost."""
+    kernel = new_kernel(name, 0)
+    app = kernel.process("app.exe", pid=1000)
+    app.vads += [Vad(0x20000000 + number * 0x10000, 0x1000) for number in range(30)]
+    image = kernel.image()
+    nodes = [vad.node for vad in sorted(app.vads, key=lambda vad: vad.start)]
+    root, child = nodes[len(nodes) // 2], nodes[len(nodes) // 4]
+    assert root is not None and child is not None
+    child.first([f"VadNode.{side}", f"Core.VadNode.{side}", f"{side}Child"], root.address)
+    app.eprocess.maybe("VadCount", 5)
+    opened = context.open_image(image, tmp_path)
+    space = only(AddressSpaces.list_spaces(opened.image, [1000]))
+    vads, whole = opened.image.service(Vads).list_regions(space)
+    assert not whole and 5 < len(vads) < len(nodes)

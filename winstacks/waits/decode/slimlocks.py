@@ -99,6 +99,7 @@ class SlimLocks:
         self._view = view
         self._layouts = [BlockLayout(types["_RTLP_SRWLOCK_WAIT_BLOCK"]) for types in layouts]
         self._chains: Memo[int, Optional[SlimQueue]] = Memo(self._chain)
+        self._own: Memo[int, Dict[int, SlimBlock]] = Memo(self._own_blocks)
         self._left = MOST_BLOCKS
         self.limited = False
 
@@ -126,7 +127,7 @@ class SlimLocks:
         found: Dict[int, Answer] = {}
         for address in candidates:
             chain = self._chains[address]
-            own = None if chain is None else self._own(chain, thread)
+            own = None if chain is None else self._own[address].get(id(thread))
             known = chain is not None and (chain.names_threads or in_ntdll)
             if chain is not None and own is not None and known and address not in found:
                 found[address] = _answer(chain, own, thread)
@@ -235,9 +236,10 @@ class SlimLocks:
         leads = not block.notify or self._view.thread_on(block.notify) is not None
         return leads and block.thread_id == owner.tid
 
-    def _own(self, chain: SlimQueue, thread: ThreadView) -> Optional[SlimBlock]:
-        """Returns the block of a thread in a chain."""
-        return next((block for block, owner in chain.blocks if owner is thread), None)
+    def _own_blocks(self, address: int) -> Dict[int, SlimBlock]:
+        """Returns the newest block of each thread in the chain of a word, by the identity of its view."""
+        chain = self._chains[address]
+        return {} if chain is None else {id(owner): block for block, owner in reversed(chain.blocks)}
 
     def _once(self, thread: ThreadView) -> List[Answer]:
         """Returns the run-once variable for which a thread waits."""

@@ -8,7 +8,7 @@ lock with several owners waits for all of them, so one owner in the cycle is eno
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
+from typing import Any, Collection, Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
 Thread = Any
 Lock = Any
@@ -25,7 +25,7 @@ class CycleStep(NamedTuple):
 Cycle = Tuple[CycleStep, ...]
 
 
-def cycles(waits: Mapping[Thread, Lock], holders: Mapping[Lock, Sequence[Thread]]) -> List[Cycle]:
+def cycles(waits: Mapping[Thread, Lock], holders: Mapping[Lock, Collection[Thread]]) -> List[Cycle]:
     """Returns a cycle of each group of threads that wait for each other, in the order of `waits`.
 
     The work grows with the threads and with the holders, however many threads wait for one lock.
@@ -42,6 +42,37 @@ def cycles(waits: Mapping[Thread, Lock], holders: Mapping[Lock, Sequence[Thread]
         path = _cycle(min(group), group, edges)
         result.append(tuple(CycleStep(threads[place], waits[threads[place]]) for place in path))
     return result
+
+
+def ways_into(
+    found: Sequence[Cycle], waits: Mapping[Thread, Lock], holders: Mapping[Lock, Collection[Thread]]
+) -> Dict[Thread, Thread]:
+    """Returns the next thread on the way into a cycle, for each thread that can never go on: one of a cycle,
+    or one that waits for a cycle, however many threads lie between.
+
+    The work grows with the threads and with the holders.
+
+    Args:
+        found: what `cycles` returned
+    """
+    waiters: Dict[Lock, List[Thread]] = {}
+    for thread, lock in waits.items():
+        waiters.setdefault(lock, []).append(thread)
+    held: Dict[Thread, List[Lock]] = {}
+    for lock in waiters:
+        for thread in holders.get(lock, ()):
+            held.setdefault(thread, []).append(lock)
+    pairs = ((step, after) for cycle in found for step, after in zip(cycle, (*cycle[1:], cycle[0])))
+    ways = {step.thread: after.thread for step, after in pairs}
+    reached = list(ways)
+    # The list grows while it is read.
+    for thread in reached:
+        for lock in held.get(thread, ()):
+            for waiting in waiters.pop(lock, ()):
+                if waiting not in ways:
+                    ways[waiting] = thread
+                    reached.append(waiting)
+    return ways
 
 
 def _cycle(first: int, group: Set[int], edges: Sequence[Sequence[int]]) -> List[int]:

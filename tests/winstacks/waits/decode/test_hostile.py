@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import random
 import struct
-from typing import Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 
@@ -49,10 +49,9 @@ class Forged:
 
     def read(self, address: int, length: int) -> Optional[bytes]:
         self.read_calls += 1
-        for start, page in self.pages.items():
-            if start <= address and address + length <= start + len(page):
-                return bytes(page[address - start : address - start + length])
-        return None
+        start = address // SIZE * SIZE
+        data = self.pages.get(start, b"")[address - start : address - start + length]
+        return bytes(data) if len(data) == length else None
 
     def waits(self) -> UserWaits:
         image, machine = bare.image(8), bare.MACHINES[8]
@@ -132,6 +131,32 @@ def test_a_chain_that_is_sound() -> None:
     forged = Forged(4)
     _chain(forged, [2, 0, 3], HEAP + 0x80, 3)
     assert forged.answers() == [(words.SRW_LOCK, HEAP + 0x80)] * 3
+
+
+class _Walked(Tuple[Any, ...]):
+    """The blocks of a chain, which count how often they are walked."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        _Walked.walks += 1
+        return super().__iter__()
+
+
+def test_a_chain_is_searched_once_for_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of thousands of threads may point to the words of chains with thousands of blocks."""
+    make = slimlocks.SlimQueue
+    monkeypatch.setattr(
+        slimlocks, "SlimQueue", lambda word, value, blocks, *more: make(word, value, _Walked(blocks), *more)
+    )
+    forged, count = Forged(50), 40
+    _chain(forged, list(range(count)), HEAP + 0x80, 3)
+    for number in range(count, 50):
+        forged.put(forged.block(number, 0x30), HEAP + 0x80)
+    waits, _Walked.walks = forged.waits(), 0
+    found = [[answer.block for answer in waits.find(thread)] for thread in forged.threads]
+    assert found == [[forged.block(number, 0x100)] for number in range(count)] + [[]] * 10
+    assert _Walked.walks <= 3
 
 
 def test_a_loop_of_blocks_is_no_chain() -> None:
