@@ -338,7 +338,7 @@ class Walker32(Walker[Registers32]):
             cleared = self._functions.clears_ebp(registers.ip)
             doubt = None if cleared else StatusCode.FRAME_POINTER_UNSURE
             return WalkStep(Registers32(0, registers.sp), FRAME_POINTER, doubt=doubt, lasting=False)
-        if bp < registers.sp or bp % self.slot_size:
+        if bp < registers.sp or bp % self.slot_size or not self._stacks.reach(bp):
             raise UnwindError(StatusCode.FRAME_POINTER_IMPLAUSIBLE)
         trapped = self._trap(bp)
         if trapped is not None:

@@ -219,7 +219,16 @@ def test_cycles_missing_pages_and_the_end_of_the_stack() -> None:
     walk = (
         Program().put(HIGH - 8, 0, at(2)).walk(Registers32(at(1), SP, HIGH - 8), stacks=((LOW, HIGH - 0x10),))
     )
-    assert walk.end == StatusCode.OUTSIDE_THE_STACK
+    assert walk.end == StatusCode.FRAME_POINTER_IMPLAUSIBLE
+
+
+def test_an_ebp_that_leads_off_the_stack_is_no_frame_pointer() -> None:
+    """Code without frame pointers keeps something else in Ebp, here the address of a pointer to code."""
+    program = chain(Program()).put(SP + 0x20, 0xFA000000, at(2)).put(SP + 0x44, at(3))
+    program.private = {0xFA000000: struct.pack("<2I", 0, at(4))}
+    walk = program.walk(Registers32(at(1), SP, SP + 0x20))
+    assert frames_of(walk)[1:3] == [(at(2), "framepointer", True), (at(3), "scan", False)]
+    assert walk.end is None and walk.gaps[0] is StatusCode.FRAME_POINTER_IMPLAUSIBLE
 
 
 def test_a_function_that_was_not_called_from_there_is_doubted() -> None:
