@@ -58,6 +58,10 @@ class Registers(NamedTuple):
         general = (*self.general[:RSP], self.sp + 8, *self.general[RSP + 1 :])
         return Registers(ip, general, self.xmm)
 
+    def with_bp(self, bp: Optional[int]) -> Registers:
+        """Returns the state with another Rbp; None: unknown."""
+        return self._replace(general=(*self.general[:RBP], bp, *self.general[RBP + 1 :]))
+
     def named(self, name: str) -> Optional[int]:
         """Returns a general register by its name, None if unknown."""
         return self.general[GENERAL.index(name)]

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from typing import List, Mapping, Optional
+import re
+from typing import List, Mapping, Optional, Tuple
 
 from ...columns.words import LEAF, SCAN, TRAP, UNWIND
 from ...memory.decode.machine import KERNEL_HALF, Machine
@@ -23,13 +24,14 @@ from .frames import (
     Frame,
     MayExecute,
     OwnCopy,
+    StackRanges,
     UnwindError,
     UserTransition,
     may_execute_anywhere,
     shared,
 )
 from .leaf_x64 import call_target, code_at, jump_target, may_have_called
-from .registers import NON_VOLATILE_XMM, NOTHING, Registers
+from .registers import NON_VOLATILE_XMM, NOTHING, RBP, Registers
 from .rule_x64 import RETURN
 from .step_x64 import LEAF as LEAF_FUNCTION
 from .step_x64 import Step, Unwinder, carry_out
@@ -41,6 +43,11 @@ _CS = 8
 
 _NEAR_CALL = 5
 """Length of the most common call, in bytes."""
+
+_GOEXIT = re.compile(rb"\xcc\x90\xe8.{4}\x90\xcc", re.DOTALL)
+"""`goexit` of Go on x64, between padding: nop; call goexit1; nop. Source: asm_amd64.s of Go's runtime."""
+_GOEXIT_AT, _GOEXIT_SIZE = 2, 9
+"""Bytes of that code before the address that Go pushes; length of that code."""
 
 
 class Walker64(Walker[Registers]):
@@ -71,17 +78,26 @@ class Walker64(Walker[Registers]):
         self._own_copy = own_copy
         self._sites: Kept[int, Site] = Kept(MOST_DERIVED) if sites is None else sites
         self._absent: Kept[int, bool] = Kept(MOST_DERIVED)
+        self._strange_bp: Optional[Tuple[StackRanges, Optional[int]]] = None
 
     def step(self, registers: Registers, interrupted: bool) -> WalkStep[Registers]:
         """Finds the caller of a frame; raises UnwindError."""
+        stranger = self._stranger()
+        known = registers
+        if stranger is not None and registers.general[RBP] == stranger:
+            known = registers.with_bp(None)
         try:
-            step = self._unwind(registers, interrupted)
+            step = self._unwind(known, interrupted)
         except UnwindError as error:
             other = error.code is StatusCode.OTHER_ARCHITECTURE
             entered = self._entered(registers) if interrupted and not other else None
+            if not interrupted and error.code is StatusCode.NO_UNWIND_DATA:
+                entered = self._pushed(registers)
             if entered is None:
                 raise
             return entered
+        if known is not registers and step.registers.general[RBP] is None:
+            step = step._replace(registers=step.registers.with_bp(stranger))
         doubt, remark = None if step.sure else StatusCode.CODE_UNREADABLE, None
         if step.differs:
             remark = StatusCode.CODE_AND_UNWIND_DATA_DIFFER
@@ -132,6 +148,19 @@ class Walker64(Walker[Registers]):
             return None
         return WalkStep(caller, LEAF)
 
+    def _pushed(self, registers: Registers) -> Optional[WalkStep[Registers]]:
+        """Returns the step from code without unwind data to which no call returns, None behind a call.
+
+        The runtime of Go pushes such addresses: the place of a fault, before it calls its handler, and the
+        second byte of `goexit` below the first function of each routine.
+        """
+        if self._site(registers.ip)[1] is not StatusCode.NOT_BEHIND_A_CALL:
+            return None
+        code = code_at(self._find_image, self._read, registers.ip - _GOEXIT_AT, _GOEXIT_SIZE)
+        if code is not None and _GOEXIT.match(bytes(code)):
+            return WalkStep(Registers.from_known(0, registers.sp), UNWIND)
+        return self.step(registers, True)
+
     def take_slot(self, slot: int, value: int) -> Optional[WalkStep[Registers]]:
         """Returns the step to a known machine frame, or to a possible return address."""
         if slot in self._machine_frames:
@@ -160,13 +189,14 @@ class Walker64(Walker[Registers]):
         """Continues from a return address as long as each step needs only one read within a stack page."""
         make, sites, general, xmm = tuple.__new__, self._sites, registers.general, registers.xmm
         ip, sp, limit = registers.ip, registers.sp, self._stacks.reach(registers.sp)
+        stranger = self._stranger()
         effect = (sites.get(ip) or self._site(ip))[0]
         low, page = self.read_page(sp)
         if xmm != NOTHING:
             xmm = tuple(value if number in NON_VOLATILE_XMM else None for number, value in enumerate(xmm))
         while effect is not None and len(frames) < self.most_frames:
             base = general[effect.base]
-            if base is None:
+            if base is None or base == stranger:
                 break
             place = base + effect.start - low
             if not 0 <= place <= len(page) - effect.size:
@@ -190,6 +220,15 @@ class Walker64(Walker[Registers]):
             registers = make(Registers, (ip, general, xmm))
             frames.append(make(Frame, (ip, sp, UNWIND, True, sure, registers, 0, None)))
         return registers
+
+    def _stranger(self) -> Optional[int]:
+        """Returns the Rbp of interrupted code if it leads off the stack of this walk: no frame is there.
+
+        A callback begins with the registers of the kernel (Wine). Code that keeps something else in Rbp saved
+        the frame pointer of its caller, so no walk needs the value.
+        """
+        strange = self._strange_bp
+        return None if strange is None or strange[0] is not self._stacks else strange[1]
 
     def _unwind(self, registers: Registers, interrupted: bool) -> Step:
         image = self._find_image(registers.ip if interrupted else registers.ip - 1)
@@ -337,6 +376,10 @@ class Walker64(Walker[Registers]):
         KiDispatchException and KeUserModeCallback of 5.2.3790.3959.
         """
         saved = self._machine_frames.get(machine_frame)
+        if not machine_frame & KERNEL_HALF:
+            bp = registers.general[RBP]
+            off_stack = bp is not None and not self._stacks.joins(registers.sp, bp)
+            self._strange_bp = (self._stacks, bp) if off_stack else None
         if saved is not None:
             pairs = zip(registers.general, saved.general)
             registers = registers._replace(general=tuple(a if a is not None else b for a, b in pairs))

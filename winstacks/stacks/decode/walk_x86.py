@@ -46,6 +46,9 @@ _NEAR_CODE = 0x4000
 _DEEPEST = 0x400
 """Distance above Esp within which the return address of a function without a frame is searched."""
 
+_GAP = 0x40
+"""Distance of a return address and its copy on a stack that is aligned to as many bytes."""
+
 _CHAINED = (OURS, COPY)
 """Values of Ebp with which the chain of frame pointers leads to the caller."""
 
@@ -335,7 +338,7 @@ class Walker32(Walker[Registers32]):
             cleared = self._functions.clears_ebp(registers.ip)
             doubt = None if cleared else StatusCode.FRAME_POINTER_UNSURE
             return WalkStep(Registers32(0, registers.sp), FRAME_POINTER, doubt=doubt, lasting=False)
-        if bp < registers.sp or bp % self.slot_size:
+        if bp < registers.sp or bp % self.slot_size or not self._stacks.reach(bp):
             raise UnwindError(StatusCode.FRAME_POINTER_IMPLAUSIBLE)
         trapped = self._trap(bp)
         if trapped is not None:
@@ -349,8 +352,18 @@ class Walker32(Walker[Registers32]):
         callee = None if verdict is None else self._callee(address, registers.ip, interrupted)
         doubt = StatusCode.FRAME_POINTER_UNSURE if callee is None else None
         sp = bp + 2 * self.slot_size
-        above = Registers32(address, sp, saved, exact=False, callee=callee, before_call=sp)
+        before_call = None if self._is_copied(address, sp, callee) else sp
+        above = Registers32(address, sp, saved, exact=False, callee=callee, before_call=before_call)
         return WalkStep(above, FRAME_POINTER, doubt=doubt, lasting=False)
+
+    def _is_copied(self, address: int, above: int, callee: Optional[int]) -> bool:
+        """Returns whether the return address above Ebp may be the copy that a function made to align Esp.
+
+        The caller's stack then begins elsewhere. Of an unknown function the original shows, a little above.
+        """
+        if callee is not None:
+            return self._functions.flow(callee).aligns
+        return any(self.read_stack(slot) == address for slot in range(above, above + _GAP, self.slot_size))
 
     def _out_of_windows(self, registers: Registers32) -> Optional[WalkStep[Registers32]]:
         """Takes the return address above the saved frame pointer if it leads out of unmodified Windows code.

@@ -24,6 +24,7 @@ BASE, SIZE = 0x140000000, 0x4000
 LOW, HIGH = 0x7F0000000000, 0x7F0000008000
 SP = LOW + 0x1000
 KERNEL_SP = 0xFFFFF88000002000
+NOWHERE = 0x7654_3210
 
 NOTHING = bytes.fromhex("01 00 00 00")
 ALLOC_8 = bytes.fromhex("01 04 01 00 04 02")
@@ -262,6 +263,43 @@ def test_on_a_user_stack_no_selector_is_the_border(cs: int) -> None:
     assert not walk.frames[1].returns
 
 
+@pytest.mark.parametrize(("rbp", "led"), [(SP + 0x90, True), (0x55550000, False)])
+def test_a_callback_may_hide_the_frame_register_of_the_code_below_it(rbp: int, led: bool) -> None:
+    """Wine's kernel side calls back with its own Rbp: nothing leads there, least of all to no memory."""
+    program = Program(MACHINE_FRAME, FRAME_RBP, NOTHING)
+    program.surroundings = Surroundings(is_mapped=lambda _: False)
+    program.private = {0x55550000: struct.pack("<Q", NOWHERE) * 8}
+    program.put(0, program.inside(1), 0, 0, SP + 0x80, 0)
+    program.put(0x12, program.at(2), 0)
+    walk = program.walk(start(program, Rbp=rbp))
+    assert frames_of(walk)[1:] == [
+        *((program.inside(1), "trap", True), (program.at(2), "unwind" if led else "scan", led)),
+    ]
+    assert walk.gaps == (() if led else (StatusCode.FRAME_REGISTER_UNKNOWN,))
+
+
+def test_the_place_of_a_fault_that_a_runtime_pushed_is_left_like_interrupted_code() -> None:
+    """Go pushes the address of a fault for the call of its handler: in a leaf the caller is on top."""
+    program = Program(NOTHING, NOTHING)
+    program.memory[0x1110:0x1120] = b"\x90" * 14 + b"\xff\xd0"
+    fault = BASE + 0x2010
+    program.put(0, fault, program.at(1), 0)
+    walk = program.walk(start(program))
+    assert frames_of(walk)[1:] == [(fault, "unwind", False), (program.at(1), "leaf", False)]
+    assert (walk.end, walk.gaps) == (None, (StatusCode.NOT_BEHIND_A_CALL,))
+
+
+@pytest.mark.parametrize(("code", "ends"), [("cc 90 e8 00 00 01 00 90 cc", True), ("90" * 9, False)])
+def test_a_routine_of_go_begins_above_goexit(code: str, ends: bool) -> None:
+    """Its runtime pushes the second byte of goexit: `nop; call goexit1; nop`. Above are other stacks."""
+    program = Program(NOTHING, NOTHING)
+    program.memory[0x2000:0x2009] = bytes.fromhex(code)
+    program.put(0, BASE + 0x2002, 1, program.at(1), 0)
+    walk = program.walk(start(program))
+    further = [] if ends else [(program.at(1), "scan", False)]
+    assert frames_of(walk)[1:] == [(BASE + 0x2002, "unwind", False), *further]
+
+
 def test_an_unwound_address_before_which_no_call_can_be_is_doubted() -> None:
     program = Program(NOTHING, NOTHING)
     program.put(0, program.inside(1), program.at(1), 0)
@@ -309,7 +347,6 @@ def test_the_caller_of_a_place_without_code_is_on_top_of_the_stack(
     assert frames_of(walk)[1] == (program.at(1), how, sure)
 
 
-NOWHERE = 0x7654_3210
 TRUSTED = pytest.mark.parametrize(("windows", "own"), [(True, False), (True, True), (False, False)])
 
 

@@ -219,7 +219,16 @@ def test_cycles_missing_pages_and_the_end_of_the_stack() -> None:
     walk = (
         Program().put(HIGH - 8, 0, at(2)).walk(Registers32(at(1), SP, HIGH - 8), stacks=((LOW, HIGH - 0x10),))
     )
-    assert walk.end == StatusCode.OUTSIDE_THE_STACK
+    assert walk.end == StatusCode.FRAME_POINTER_IMPLAUSIBLE
+
+
+def test_an_ebp_that_leads_off_the_stack_is_no_frame_pointer() -> None:
+    """Code without frame pointers keeps something else in Ebp, here the address of a pointer to code."""
+    program = chain(Program()).put(SP + 0x20, 0xFA000000, at(2)).put(SP + 0x44, at(3))
+    program.private = {0xFA000000: struct.pack("<2I", 0, at(4))}
+    walk = program.walk(Registers32(at(1), SP, SP + 0x20))
+    assert frames_of(walk)[1:3] == [(at(2), "framepointer", True), (at(3), "scan", False)]
+    assert walk.end is None and walk.gaps[0] is StatusCode.FRAME_POINTER_IMPLAUSIBLE
 
 
 def test_a_function_that_was_not_called_from_there_is_doubted() -> None:
@@ -292,6 +301,29 @@ def test_an_exception_of_a_call_into_no_memory(ip: int) -> None:
         (at(5), "framepointer", True),
     ]
     assert (walk.end, walk.gaps) == (None, ())
+
+
+def test_a_copied_return_address_does_not_tell_where_its_caller_s_stack_begins() -> None:
+    """A function that aligns Esp (GCC's `Sleep` of Wine's kernelbase) lies below a caller without a frame.
+
+    What the caller's depth leads to from the copy is an old value, here a return address.
+    """
+    program = Program()
+    # lea ecx, [esp+4]; and esp, -8; push [ecx-4]; push ebp; mov ebp, esp; push ecx; sub esp, 14h; call eax
+    aligned = bytes.fromhex("cc cc 8d 4c 24 04 83 e4 f8 ff 71 fc 55 89 e5 51 83 ec 14 ff d0")
+    aligned += bytes.fromhex("8b 4d fc 83 ec 08 c9 8d 61 fc c2 04 00 cc")
+    # sub esp, 1Ch; mov [esp], eax; call ebx, which leads to the function above; sub esp, 4; add esp, 1Ch; ret
+    frameless = bytes.fromhex("cc cc 83 ec 1c 89 04 24 ff d3 83 ec 04 83 c4 1c c3 cc")
+    program.memory[0x10FE : 0x10FE + len(aligned)] = aligned
+    program.memory[0x11FE : 0x11FE + len(frameless)] = frameless
+    program.memory[0x131B:0x1320] = program.memory[0x141B:0x1420] = bytes.fromhex("90 90 90 ff d0")
+    waits, behind, bp = BASE + 0x1113, BASE + 0x1208, SP + 0x20
+    # Saved Ebp, the copy, the return address itself; the caller's frame of 1Ch bytes; its return address.
+    program.put(bp, SP + 0x60, behind, behind).put(bp + 0x24, at(4)).put(bp + 0x28, at(3))
+    program.put(SP + 0x60, 0, 0)
+    walk = program.walk(Registers32(waits, SP, bp))
+    assert [frame.address for frame in walk.frames[:2]] == [waits, behind]
+    assert at(4) not in [frame.address for frame in walk.frames if frame.sure]
 
 
 def test_what_does_not_prove_itself_is_no_context() -> None:
