@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+from operator import attrgetter
 from typing import (
     Collection,
     Counter,
@@ -61,6 +62,8 @@ _SELECTED = "in the selected processes, "
 """Begin of the reasons that are true of the selected processes and not of all."""
 
 _CUT = f"more than {MAX_FINDINGS} findings: the rest is left out"
+
+_backing = attrgetter("backing")
 
 
 class Outcome(NamedTuple):
@@ -330,7 +333,7 @@ class Findings:
         if stack.is_lost or stack.hides_others:
             self._facts.lost.add(stack)
         stack = stack.by_actor()
-        backings = {frame.name.backing for frame in stack.frames if frame.name is not None}
+        backings = set(map(_backing, stack.frames))
         for gathering in self._of_kind[stack.kind]:
             # A check of threads' stacks did not run if it saw callbacks alone.
             gathering.ran = gathering.ran or (bool(stack.frames) and stack.kind != CALLBACK)

@@ -68,15 +68,19 @@ class ImageReader:
         self.base = base
         self.size = size
         self._image = image
-        self._view = view
+        self.view = view
         self._pristine = pristine
         self._file = None if file is None else FilePages(file, base)
         self._changed: Kept[int, List[Tuple[int, int]]] = Kept(_PAGES_KEPT)
+
+    @functools.cached_property
+    def _memory(self) -> Memory:
+        """The windows that are kept, made at the first `read`: many readers only compare pages."""
         # A bound method would refer to the reader, and the reader would stay alive until Python's collector
         # runs.
         proxy = weakref.proxy(self)
         windows = ReadWindows(lambda rva, length: proxy.load_window(rva, length), WINDOW)
-        self._memory = Memory(windows, image.pointer_size, [(0, size)])
+        return Memory(windows, self._image.pointer_size, [(0, self.size)])
 
     @property
     def file(self) -> Optional[PeImage]:
@@ -86,7 +90,7 @@ class ImageReader:
     def with_file(self, file: PeImage) -> ImageReader:
         """Returns a reader of the same image that takes pages from a file where memory has none."""
         return ImageReader(
-            self._image, self.layer_name, self.base, self.size, self._view, self._pristine, file
+            self._image, self.layer_name, self.base, self.size, self.view, self._pristine, file
         )
 
     def load(self, rva: int, length: int) -> Extents:
@@ -98,9 +102,9 @@ class ImageReader:
     def load_window(self, rva: int, length: int) -> Extents:
         """Returns the present parts of a window, as `load` does; processes share what is proven equal."""
         length = max(min(length, self.size - rva), 0)
-        if self._view is not None and self._file is None and self.layer_name and not self._pristine:
+        if self.view is not None and self._file is None and self.layer_name and not self._pristine:
             layer = self._image.context.layers[self.layer_name]
-            shared = self._view.shared(layer, self.base + rva, length)
+            shared = self.view.shared(layer, self.base + rva, length)
             if shared is not None:
                 return Extents((start - self.base, data) for start, data in shared.runs)
         return self.load(rva, length)
@@ -145,12 +149,12 @@ class ImageReader:
     def _in_memory(self, rva: int, length: int) -> Extents:
         """Returns the parts of a range that are in memory, by RVA."""
         base, length = self.base, max(min(length, self.size - rva), 0)
-        if self._view is not None and self._pristine:
-            extents = self._view.load(base + rva, length)
+        if self.view is not None and self._pristine:
+            extents = self.view.load(base + rva, length)
         elif not self.layer_name:
             extents = Extents(())
         else:
-            mapping = pagetables.mapping if self._view is None else self._view.mapping
+            mapping = pagetables.mapping if self.view is None else self.view.mapping
             extents = bulk.read_extents(self._image.context, self.layer_name, base + rva, length, mapping)
         return Extents((start - base, data) for start, data in extents.runs)
 
@@ -160,7 +164,7 @@ class ImageReader:
 
     def same_pages(self, rva: int, length: int) -> bool:
         """Returns whether the process has the same physical pages as the section in a range."""
-        view, length = self._view, min(length, self.size - rva)
+        view, length = self.view, min(length, self.size - rva)
         if view is None or length <= 0:
             return view is not None
         if not self.layer_name:
@@ -175,7 +179,7 @@ class ImageReader:
 
     def as_in_section(self, rva: int, length: int) -> bool:
         """Returns whether a short range has the same bytes as the section; both must be in memory."""
-        view, length = self._view, min(length, self.size - rva)
+        view, length = self.view, min(length, self.size - rva)
         if view is None or length <= 0:
             return False
         process_bytes = self.load(rva, length).read(rva, length)
@@ -187,7 +191,7 @@ class ImageReader:
 
         They are proven if the process has the section's own pages there, and no process can write to these.
         """
-        view = self._view
+        view = self.view
         if view is None or not 0 <= rva <= self.size - length or not self.same_pages(rva, length):
             return None
         content = self.load(rva, length).read(rva, length)

@@ -131,30 +131,26 @@ class ModuleIndexes:
 
     def get(
         self,
-        layer_name: str,
-        base: int,
-        size: int,
-        view: Optional[SectionView] = None,
+        reader: ImageReader,
         table: Optional[interfaces.symbols.SymbolTableInterface] = None,
-        file: Optional[PeImage] = None,
         listed: Optional[Callable[[], Optional[CodeView]]] = None,
     ) -> ModuleIndex:
-        """Returns the index of the module at an address.
+        """Returns the index of a module.
 
         Args:
+            reader: reads the module as its process has it
             table: the module's symbols, if the caller has loaded them (the kernel's)
             listed: returns the RSDS record that a list of modules has, for a module whose headers are absent
         """
-        if self._last[0] != layer_name:
-            self._last = layer_name, {}
-        indexes = self._last[1]
-        if (base, size) not in indexes:
-            reader = ImageReader(self._image, layer_name, base, size, view, file=file)
-            index = self._make_index(reader, view, table)
+        if self._last[0] != reader.layer_name:
+            self._last = reader.layer_name, {}
+        indexes, place = self._last[1], (reader.base, reader.size)
+        if place not in indexes:
+            index = self._make_index(reader, table)
             if index.symbols is None and index.headers is None and listed is not None:
                 index = self._of_list(index, listed())
-            indexes[base, size] = index
-        return indexes[base, size]
+            indexes[place] = index
+        return indexes[place]
 
     def _of_list(self, index: ModuleIndex, codeview: Optional[CodeView]) -> ModuleIndex:
         """Returns an index with the symbols of the PDB that a list of modules names."""
@@ -171,13 +167,10 @@ class ModuleIndexes:
         return 0 if room is None else room.used
 
     def _make_index(
-        self,
-        reader: ImageReader,
-        view: Optional[SectionView],
-        table: Optional[interfaces.symbols.SymbolTableInterface],
+        self, reader: ImageReader, table: Optional[interfaces.symbols.SymbolTableInterface]
     ) -> ModuleIndex:
         """Returns the shared index of a module if the process has the same content, else one of its own."""
-        layer_name, base = reader.layer_name, reader.base
+        layer_name, base, view = reader.layer_name, reader.base, reader.view
         differences = NOTHING
         if view is not None and table is None:
             shared = self._section_index(reader, view)

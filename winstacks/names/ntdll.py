@@ -59,21 +59,19 @@ class Ntdlls:
         for base, size in self._candidates(space):
             if 0 < size <= MAX_IMAGE:
                 view = self._section_at(space, base)
-                file = self._file(space, base, size, view)
-                index = self._indexes.get(space.layer_name, base, size, view, file=file)
+                reader = ImageReader(self._image, space.layer_name, base, size, view)
+                file = self._file(space, reader)
+                index = self._indexes.get(reader if file is None else reader.with_file(file))
                 return Ntdll(space, base, size, index, view)
         return None
 
-    def _file(
-        self, space: AddressSpace, base: int, size: int, view: Optional[SectionView]
-    ) -> Optional[PeImage]:
+    def _file(self, space: AddressSpace, reader: ImageReader) -> Optional[PeImage]:
         """Returns the file of --binaries that belongs to an ntdll, None if there is none."""
         witnesses = self._image.service(FileWitnesses)
         if not witnesses.files.given:
             return None
         entries, _ = self._lists.process_modules(space)
-        entry = next((entry for entry in entries if entry.base == base), None)
-        reader = ImageReader(self._image, space.layer_name, base, size, view)
+        entry = next((entry for entry in entries if entry.base == reader.base), None)
         return witnesses.find_file(reader, NAME, None if entry is None else (space, entry))
 
     def data(self, ntdll: Ntdll) -> Tuple[List[Extents], int]:

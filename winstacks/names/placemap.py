@@ -17,7 +17,6 @@ from ..memory.decode.status import has_status, status
 from ..memory.decode.statuscodes import StatusCode, words_that
 from ..memory.decode.statusmeanings import Means
 from ..memory.image import AddressSpace, Image
-from ..process.sections import SectionView
 from . import moduleindex
 from .decode.pe import MAX_IMAGE, CodeView
 from .imagereader import ImageReader
@@ -219,20 +218,17 @@ class PlaceMap:
     def _kernel_index(self, module: Module) -> ModuleIndex:
         """Returns the index of a module of the kernel; a missing file is logged if it would help."""
         table = self._image.symbol_table() if module.base == self._image.base else None
-        return self._index(self._kernel_reader(module), module, self._entries.get(module.base), None, table)
+        return self._index(self._kernel_reader(module), module, self._entries.get(module.base), table)
 
     def _index(
         self,
         reader: ImageReader,
         module: Module,
         entry: Optional[Entry],
-        view: Optional[SectionView],
         table: Optional[interfaces.symbols.SymbolTableInterface] = None,
     ) -> ModuleIndex:
         listed = functools.partial(self._listed, entry)
-        index = self._indexes.get(
-            reader.layer_name, module.base, module.size, view, table, reader.file, listed
-        )
+        index = self._indexes.get(reader, table, listed)
         if reader.file is None and has_status(index.status, *_LACKING):
             self._witnesses.lacks(reader, module.file, entry)
         return index
@@ -259,9 +255,8 @@ class PlaceMap:
         """Returns the index of a module of a process; a missing file is logged if it would help."""
         if not layer_name:
             return moduleindex.without_anything(status(StatusCode.PAGE_TABLES_UNREADABLE))
-        view = self._modules.section_view(module, process.vads)
         reader = self._reader(layer_name, process, module)
-        return self._index(reader, module, process.entries.get(module.base), view)
+        return self._index(reader, module, process.entries.get(module.base))
 
     def _reader(self, layer_name: str, process: ProcessModules, module: Module) -> ImageReader:
         """Returns a reader of a module of a process, with its file if the examiner gave it."""

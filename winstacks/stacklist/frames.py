@@ -87,10 +87,11 @@ class NamedFrame:
         address: the address; None if it is not in the image
         name: the name; None if the address is not in the image
         shown: text for the column Stack
+        backing: the column Backing; None if the address is not in the image
         unbacked: whether Unbacked counts the frame; None if the image does not show it
     """
 
-    __slots__ = ("_code", "_details", "_facts", "_part", "address", "name", "shown", "unbacked")
+    __slots__ = ("_code", "_details", "_facts", "_part", "address", "backing", "name", "shown", "unbacked")
 
     def __init__(
         self,
@@ -102,8 +103,8 @@ class NamedFrame:
         self.address = address
         self.name = name
         self.shown = shown
-        backing = None if name is None else name.backing
-        self.unbacked: Optional[bool] = None if backing == UNKNOWN else backing in UNBACKED
+        self.backing = None if name is None else name.backing
+        self.unbacked: Optional[bool] = None if self.backing == UNKNOWN else self.backing in UNBACKED
         self._facts = facts
         self._details: Optional[FrameDetails] = None
         self._part: Optional[KeyPart] = None

@@ -183,6 +183,9 @@ class StackRecord(NamedTuple):
     @property
     def is_lost(self) -> bool:
         """Whether stacks are known to have existed and cannot be shown, or not completely."""
+        if not self.status:
+            # Most stacks: nothing is asked of each word.
+            return self.counted is None and not self.nothing
         if self.nothing or has_status(self.status, *_AS_EXPECTED):
             return False
         if self.counted is None or (has_status(self.status, *_LOST) and self.incomplete):
