@@ -75,8 +75,8 @@ def rows(framework: pathlib.Path, image: Dict[str, pathlib.Path], line: str) -> 
 def its_own_tests(framework: pathlib.Path, change: str) -> "subprocess.CompletedProcess[str]":
     """Runs the tests of a change as they would lie in Volatility's tree: nothing of ours is imported.
 
-    Their temporary files are beside it. Where pytest has those of all runs, it would delete those of the
-    runs before: minutes, after a run of all tests.
+    Their temporary files are beside it. In pytest's folder for all runs a new run deletes the files of old
+    runs, which takes minutes after a run of all tests.
     """
     shutil.copytree(CONTRIB / change, framework / "tests")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull]
