@@ -35,9 +35,11 @@ pytestmark = [
 
 
 def patched(folder: pathlib.Path, *changes: str) -> pathlib.Path:
-    """Copies the installed Volatility and applies changes; returns the folder that imports it."""
-    package = pathlib.Path(volatility3.__file__).parent
-    shutil.copytree(package, folder / "volatility3", ignore=shutil.ignore_patterns("__pycache__"))
+    """Copies the installed Volatility and applies changes; returns the folder that imports it.
+
+    Bytecode is copied, too, and files keep their times: Python compiles anew what the changes touch.
+    """
+    shutil.copytree(pathlib.Path(volatility3.__file__).parent, folder / "volatility3")
     # Above the folder there may be a checkout, of which git would take these files to be.
     environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
     for change in changes:
@@ -71,11 +73,22 @@ def rows(framework: pathlib.Path, image: Dict[str, pathlib.Path], line: str) -> 
 
 
 def its_own_tests(framework: pathlib.Path, change: str) -> "subprocess.CompletedProcess[str]":
-    """Runs the tests of a change as they would lie in Volatility's tree: nothing of ours is imported."""
+    """Runs the tests of a change as they would lie in Volatility's tree: nothing of ours is imported.
+
+    Their temporary files are beside it. In pytest's folder for all runs a new run deletes the files of old
+    runs, which takes minutes after a run of all tests.
+    """
     shutil.copytree(CONTRIB / change, framework / "tests")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull]
     return subprocess.run(
-        [*command, "--rootdir", str(framework), str(framework / "tests")],
+        [
+            *command,
+            "--rootdir",
+            str(framework),
+            "--basetemp",
+            str(framework / "temporary"),
+            str(framework / "tests"),
+        ],
         env={**os.environ, "PYTHONPATH": str(framework)},
         cwd=framework,
         capture_output=True,
@@ -96,8 +109,14 @@ def test_a_change_passes_its_tests_and_serves_our_plugins(
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_without_a_change_its_tests_fail(change: str, tmp_path: pathlib.Path) -> None:
-    assert its_own_tests(patched(tmp_path / "made"), change).returncode
+def test_without_a_change_its_tests_fail(
+    change: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_all_runs = tmp_path / "runs"
+    of_all_runs.mkdir()
+    monkeypatch.setenv("PYTEST_DEBUG_TEMPROOT", str(of_all_runs))
+    assert its_own_tests(patched(tmp_path / "made"), change).returncode == pytest.ExitCode.TESTS_FAILED
+    assert not list(of_all_runs.iterdir()), "the folders of other runs, which pytest would clear up"
 
 
 def test_our_plugins_run_on_all_changes_together(

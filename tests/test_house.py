@@ -84,6 +84,7 @@ LATE = {
     f"{LIBRARY}/stacklist/traces.py": "the owners of recorded stacks, which a small kernel dump lacks",
     f"{LIBRARY}/stacks/walkers.py": "the walker of each processor: most inputs need one",
     f"{LIBRARY}/stacks/cpus.py": "the functions of 32-bit code",
+    f"{LIBRARY}/rows/plugin.py": "the widths of the columns of --brief, which most runs do not show",
 }
 """Modules that import inside a function or by a text, and why. A plugin's methods import its command."""
 

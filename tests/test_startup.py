@@ -17,6 +17,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 import pytest
 import volatility3
+from volatility3.framework.configuration.requirements import ListRequirement
 from volatility3.plugins.windows import winstacks_library
 
 import winstacks
@@ -24,6 +25,7 @@ from benchmarks import smalldumps
 from tests.conftest import ROOT, SHARED
 from tests.support.only import only
 from tests.support.pythons import python
+from winstacks import options
 
 PLUGINS = ROOT / "volatility3_plugins"
 FINDER = PLUGINS / "windows" / "winstacks_library.py"
@@ -153,6 +155,10 @@ def test_a_start_imports_the_plugins_the_finder_and_the_options(tree: Copy, argu
 REAL_DUMP = SHARED / "real_minidumps" / "tiny-exe-fastfail.dmp"
 OF_KERNELS = ("tracedb.finder", "tracedb.decode.database", "handles.lister", "handles.rings", "names.ntdll")
 """Modules for what a kernel's image has, and a dump lacks."""
+OF_PROCESSES = ("rows.dumps", "minidump.process", *(
+    f"minidump.decode.{name}" for name in ("modules", "system", "threads", "threadstates", "reporters")
+))  # fmt: skip
+"""Modules for the streams of a dump of a process."""
 
 
 @pytest.mark.cli
@@ -165,7 +171,34 @@ def test_a_dump_does_without_the_modules_for_records_of_a_kernel(
     file.write_bytes(smalldumps.dump(1) if kind == "small" else REAL_DUMP.read_bytes())
     modules = imported(tree, "--offline", "-r", "none", "-s", str(ROOT / "symbols"), "-f", str(file), plugin)
     assert "winstacks.stacks.lister" in modules, "the stack was walked"
-    assert not {f"winstacks.{name}" for name in OF_KERNELS}.intersection(modules)
+    absent = (*OF_KERNELS, *(OF_PROCESSES if kind == "small" else ()))
+    assert not {f"winstacks.{name}" for name in absent}.intersection(modules)
+
+
+def test_a_start_makes_the_types_of_options_once() -> None:
+    """It asks for the options of each plugin, and to make a class costs more than an option."""
+    types = [
+        [requirement.element_type for requirement in listed if isinstance(requirement, ListRequirement)]
+        for listed in (options.stack_list("stacks"), options.stack_list("frames"))
+    ]
+    assert types[0]
+    assert types[0] == types[1]
+
+
+@pytest.mark.cli
+def test_a_start_looks_for_the_library_once(tree: Copy) -> None:
+    places = tree.home / "places"
+    code = f"""
+import importlib.util
+real = importlib.util.spec_from_file_location
+def located(name, place, **others):
+    if name == {winstacks_library.NAME!r}:
+        print(place, file=open({str(places)!r}, "a"))
+    return real(name, place, **others)
+importlib.util.spec_from_file_location = located
+{VOL}"""
+    assert tree.vol("-h", code=code).returncode == 0
+    assert places.read_text().splitlines() == [str(tree.library / "__init__.py")]
 
 
 @pytest.mark.cli

@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import sys
 import tempfile
 import types
-from typing import Any, Callable, Dict, Optional, Sequence, Type
+from typing import Any, Callable, Dict, Optional, Tuple, Type
 
 from volatility3.framework import interfaces
 
@@ -31,7 +32,8 @@ class CheckedRequirement(interfaces.configuration.SimpleTypeRequirement):
         self.instance_type = value_type
 
 
-def one_of(choices: Sequence[str]) -> Callable[[str], str]:
+@functools.lru_cache(maxsize=None)
+def one_of(choices: Tuple[str, ...]) -> Callable[[str], str]:
     """Returns a check for `checked` that rejects a wrong word as argparse does."""
 
     def check(text: str) -> str:
@@ -40,8 +42,12 @@ def one_of(choices: Sequence[str]) -> Callable[[str], str]:
     return check
 
 
+@functools.lru_cache(maxsize=None)
 def checked(check: Callable[[str], str], kind: Type[Any] = str) -> Type[Any]:
     """Returns a type for the values of an option, which argparse calls with the text of each.
+
+    A check has one type: each start of Volatility asks for the options of all plugins, and to make a class
+    costs as much as all else of an option.
 
     Args:
         check: returns what is wrong with a text, empty if nothing is
@@ -82,6 +88,7 @@ def no_process(text: str) -> str:
     return "" if text else "the name of a process is empty; give one such as 'svchost*'"
 
 
+@functools.lru_cache(maxsize=None)
 def no_number(instead: str = "") -> Callable[[str], str]:
     """Returns a check for `checked` that rejects a text that is no number.
 

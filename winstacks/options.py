@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 import io
 import weakref
-from typing import Callable, Dict, List, Optional, Sequence, Type
+from typing import Callable, Dict, List, Optional, Sequence, Tuple, Type
 
 from volatility3.framework import exceptions, interfaces
 from volatility3.framework.configuration import requirements
@@ -283,7 +283,7 @@ def word(
 
 
 def words(
-    name: str, choices: Sequence[str], description: str
+    name: str, choices: Tuple[str, ...], description: str
 ) -> interfaces.configuration.RequirementInterface:
     """Returns an option that takes a list of some words."""
     return requirements.ListRequirement(

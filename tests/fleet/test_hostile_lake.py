@@ -33,20 +33,11 @@ Change = Callable[["Attack"], object]
 class Attack:
     """A lake of two images, `i1` and `i2`, and one of another case beside it, with `i9`."""
 
-    def __init__(self, folder: pathlib.Path) -> None:
+    def __init__(self, lakes: pathlib.Path, folder: pathlib.Path) -> None:
         self.folder = folder
-        self.lake = self._lake("lake", "i1", "i2")
-        self.other = self._lake("other", "i9")
+        shutil.copytree(lakes, folder, dirs_exist_ok=True)
+        self.lake, self.other = folder / "lake", folder / "other"
         self.before = self.others()
-
-    def _lake(self, name: str, *image_ids: str) -> pathlib.Path:
-        lake = fleetlakes.new_lake(self.folder / name)
-        for image_id in image_ids:
-            stack = SECRET if name == "other" else f"stack of {image_id}"
-            found = {"Severity": "high", "Finding": "unbacked", "Symbol": stack}
-            traces = [{"StackKey": stack, "Stack": stack}]
-            fleetlakes.add(lake, image_id, host=image_id, traces=traces, findings=[found])
-        return self.folder / name
 
     def others(self) -> Dict[str, bytes]:
         """All files outside the lake that is attacked."""
@@ -197,9 +188,22 @@ LOGS: Dict[str, Change] = {
 """A log that is none, or rows that are no image's: nothing outside is read, and whoever asks is told."""
 
 
+@pytest.fixture(scope="module")
+def lakes(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The folder of the lakes. Each attack has a copy: to make lakes takes longer than most attacks."""
+    folder = tmp_path_factory.mktemp("lakes")
+    for name, image_id in (("lake", "i1"), ("lake", "i2"), ("other", "i9")):
+        stack = SECRET if name == "other" else f"stack of {image_id}"
+        found = {"Severity": "high", "Finding": "unbacked", "Symbol": stack}
+        traces = [{"StackKey": stack, "Stack": stack}]
+        lake = fleetlakes.new_lake(folder / name)
+        fleetlakes.add(lake, image_id, host=image_id, traces=traces, findings=[found])
+    return folder
+
+
 @pytest.fixture
-def attack(tmp_path: pathlib.Path) -> Attack:
-    return Attack(tmp_path)
+def attack(lakes: pathlib.Path, tmp_path: pathlib.Path) -> Attack:
+    return Attack(lakes, tmp_path)
 
 
 def rows(*arguments: object, code: int = 3) -> List[Dict[str, Any]]:

@@ -26,7 +26,7 @@ from tests.conftest import ROOT
 from tests.support.fleetrun import called, fleet
 from tests.support.only import only
 
-from .test_hostile_lake import Attack, added
+from .test_hostile_lake import Attack, added, lakes  # noqa: F401  (a fixture)
 
 pytestmark = pytest.mark.skipif(
     not os.path.exists("/proc/self/status"), reason="asks Linux for the memory of a process"
@@ -167,8 +167,8 @@ BOMBS: Dict[str, Tuple[Callable[[Attack], pathlib.Path], str]] = {
 
 
 @pytest.fixture
-def attack(tmp_path: pathlib.Path) -> Attack:
-    return Attack(tmp_path)
+def attack(lakes: pathlib.Path, tmp_path: pathlib.Path) -> Attack:  # noqa: F811
+    return Attack(lakes, tmp_path)
 
 
 def run(*arguments: object) -> Tuple[int, str, int]:

@@ -85,6 +85,19 @@ def test_every_table_is_looked_for(tmp_path: pathlib.Path, monkeypatch: pytest.M
         tables.check({"x64": "x86", "x86": "x64", "arm64": "x64"}[arch])
 
 
+def test_a_folder_of_tables_is_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: List[Any] = []
+    real = os.listdir
+
+    def listing(folder: Any) -> List[str]:
+        listed.append(folder)
+        return real(folder)
+
+    monkeypatch.setattr(os, "listdir", listing)
+    tables.check("x64")
+    assert listed == tables._BESIDE[:1]
+
+
 @pytest.mark.parametrize("plugin", ["windows.stacktracedb", "windows.locks", "windows.heaptraces"])
 def test_a_folder_that_takes_no_file_is_said_before_the_first_row(
     plugin: str, tmp_path: pathlib.Path

@@ -12,6 +12,7 @@ library, because it may have come with the evidence.
 Volatility continues without a plugin that raises ImportError, so every fault of the library is raised as one.
 """
 
+import functools
 import importlib
 import importlib.machinery
 import importlib.util
@@ -51,7 +52,7 @@ def options(plugin_file: str) -> types.ModuleType:
         ImportError: the library is missing or unusable. The reason is logged once, as a warning
     """
     try:
-        return _options(os.path.realpath(plugin_file))
+        return _options(_beside(plugin_file))
     except _FAILURES as error:
         reason = f"The stack trace plugins are left out: {_reason(error)}"
         if reason not in _logged:
@@ -71,13 +72,17 @@ def spawned() -> Tuple[Callable[..., Any], Tuple[Any, ...]]:
     return runpy.run_path, (os.path.realpath(__file__), None, _SPAWNED)
 
 
-def find(plugin_file: str) -> Optional[importlib.machinery.ModuleSpec]:
-    """Returns the location of the library that belongs to a plugin, None if there is none.
+def _beside(plugin_file: str) -> str:
+    """Returns the folder that has the plugin folder of a plugin, which may be reached by symbolic links."""
+    return _up(os.path.realpath(plugin_file), 3)
+
+
+def find(beside: str) -> Optional[importlib.machinery.ModuleSpec]:
+    """Returns the location of the library that belongs to a plugin folder, None if there is none.
 
     Args:
-        plugin_file: the file of the plugin, without symbolic links
+        beside: the folder that has the plugin folder
     """
-    beside = _up(plugin_file, 3)
     # An installed plugin lies in volatility3/plugins/windows/ of the folder of packages.
     folders = [beside, _up(beside, 1)] if os.path.basename(beside) == "volatility3" else [beside]
     for folder in folders:
@@ -114,13 +119,15 @@ def _up(path: str, count: int) -> str:
     return path
 
 
-def _options(plugin_file: str) -> types.ModuleType:
+@functools.lru_cache(maxsize=None)
+def _options(beside: str) -> types.ModuleType:
+    """Finds the library and imports its options, once for all plugins of a plugin folder."""
     if sys.version_info < (3, 9):
         raise RefusedError(
             "their library winstacks needs Python 3.9 or newer, and this is Python {}.{}; run Volatility "
             "with a newer Python".format(*sys.version_info[:2])
         )
-    spec = find(plugin_file)
+    spec = find(beside)
     if spec is None:
         raise RefusedError(
             "their library is missing; keep the folder winstacks beside the folder volatility3_plugins, or "
@@ -174,4 +181,4 @@ def _reason(error: BaseException) -> str:
 
 
 if __name__ == _SPAWNED:
-    _options(os.path.realpath(__file__))
+    _options(_beside(__file__))

@@ -1,6 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The work of `minidump.info`."""
+"""The work of `minidump.info`.
+
+Small kernel dumps need none of the modules for dumps of processes: what does imports these where it runs.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +18,17 @@ from ..memory.decode.machine import UnsupportedMachineError
 from ..memory.image import AddressSpace
 from ..minidump import smalldump
 from ..minidump.decode.drivers import broken_driver
-from ..minidump.decode.dumpfile import Minidump, Stream
-from ..minidump.decode.platform import OtherSystemError
-from ..minidump.decode.threads import exception_stream
-from ..minidump.exceptioncontext import ExceptionContext
-from ..minidump.process import process_name
+from ..minidump.decode.dumpfile import Minidump, OtherSystemError, Stream
 from ..options import DUMP, DUMP_LISTS
 from ..process.spaces import AddressSpaces
 from ..process.threads import Threads
-from ..rows import dumps, requested
+from ..rows import dumprows, requested
 from ..rows import plugin as plugins
 from ..rows.command import Command
-from ..rows.dumplists import DumpEntry
-from ..rows.dumps import GRID, DumpEntries
+from ..rows.dumprows import GRID, DumpEntry
 from ..rows.grid import Row
 from ..rows.smalldumps import SmallDumpEntries
-from ..rows.whathappened import NO_CRASH, WhatHappened, no_crash
+from ..rows.whathappened import NO_CRASH, WhatHappened
 from ..stacklist.crash import Crash, crash_of
 from ..stacklist.frames import NamedFrame
 from ..stacklist.machine import machine_facts
@@ -69,14 +67,19 @@ class Info(Command[Stream, Stream]):
         return True
 
     @cached_property
-    def _entries(self) -> DumpEntries:
+    def _entries(self) -> Any:
+        """The entries of a dump of a process, `DumpEntries`."""
+        from ..rows.dumps import DumpEntries
+
         return DumpEntries(self._dump, {name for name in DUMP_LISTS if self.option(name)})
 
     def _printed(self, entries: Iterable[DumpEntry]) -> Iterator[Row]:
         """Returns the rows of entries, which belong to the process of the dump."""
         if self._readable:
-            return dumps.rows(self._native.pid, self._native.known_name, entries)
-        return dumps.rows(*process_name(self._dump), entries)
+            return dumprows.rows(self._native.pid, self._native.known_name, entries)
+        from ..minidump.process import process_name
+
+        return dumprows.rows(*process_name(self._dump), entries)
 
     def run(self) -> interfaces.renderers.TreeGrid:
         if self._readable:
@@ -113,6 +116,10 @@ class Info(Command[Stream, Stream]):
 
     def _exception(self) -> Iterator[DumpEntry]:
         """Yields the stack of the exception, walked from the registers at which it occurred."""
+        from ..minidump.decode.threads import exception_stream
+        from ..minidump.exceptioncontext import ExceptionContext
+        from ..rows.dumps import stack_of_exception
+
         found = exception_stream(self._dump)
         met = ExceptionContext(self.image, self._dump).saved()
         if found is None or met is None:
@@ -121,7 +128,7 @@ class Info(Command[Stream, Stream]):
         for thread in Threads.list_threads(self.image, tids=[found.ThreadId]):
             for stack in lister.thread_stacks(thread._replace(contexts=(met,))):
                 named = self.frames_of(stack.space).name_walked(stack.frames)
-                yield from dumps.stack(found.ThreadId, stack, named, self.printer)
+                yield from stack_of_exception(found.ThreadId, stack, named, self.printer)
 
     @cached_property
     def _crash(self) -> Optional[Crash]:
@@ -136,7 +143,7 @@ class Info(Command[Stream, Stream]):
             lacks = self._lacks() if small is None else smalldump.lacks(small)
             blamed = "" if small is None else broken_driver(small) or ""
             known = small is not None or self._crash is not None
-            without = NO_CRASH if known else no_crash(self._dump)
+            without = NO_CRASH if known else self._no_crash()
             what = WhatHappened(self.image, self._native, self._crash, lacks, blamed, without)
             return self._printed(what.entries())
         if small is not None:
@@ -144,8 +151,12 @@ class Info(Command[Stream, Stream]):
         header = self._entries.header(self._layer.status)
         return itertools.chain(self._printed(header), super().generate())
 
+    def _no_crash(self) -> str:
+        from ..rows.dumps import no_crash
+
+        return no_crash(self._dump)
+
     def _lacks(self) -> List[str]:
-        # Small kernel dumps need none of the modules for dumps of processes.
         from ..minidump import opened
 
         return opened.lacks(self._dump)

@@ -11,7 +11,7 @@ import functools
 import os
 import pathlib
 import re
-from typing import Callable, List, Optional, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from volatility3 import symbols
 from volatility3.framework import constants, exceptions, interfaces, objects
@@ -132,6 +132,8 @@ KINDS = (
 )
 """The kinds of our tables: one table for each layout that Windows has had, in each bitness."""
 
+_FILE = re.compile(r"(?P<kind>.+)-(?P<version>\d+(?:\.\d+)*)-(?P<arch>\w+)\.json(?:\..*)?")
+
 
 class MissingTableError(FileNotFoundError):
     """One of our symbol tables is neither beside the code nor on the symbol path.
@@ -199,8 +201,7 @@ def check(arch: str) -> None:
     Raises:
         MissingTableError: one of them is not found
     """
-    for kind in KINDS:
-        generations(kind, arch)
+    _generations(KINDS, arch)
 
 
 def generations(kind: str, arch: str) -> List[str]:
@@ -215,20 +216,25 @@ def generations(kind: str, arch: str) -> List[str]:
     Raises:
         MissingTableError: there is no such file
     """
-    pattern = re.compile(rf"{kind}-(\d+(?:\.\d+)*)-{arch}\.json(?:\..*)?")
-    versions = set()
+    return _generations((kind,), arch)[kind]
+
+
+def _generations(kinds: Sequence[str], arch: str) -> Dict[str, List[str]]:
+    """Returns the versions of some kinds: those in the first folder that has any of the kind."""
+    versions: Dict[str, Set[str]] = {kind: set() for kind in kinds}
     for folder in (*_BESIDE, *(pathlib.Path(root, SUB_PATH) for root in symbols.__path__)):
-        names = os.listdir(folder) if folder.is_dir() else []
-        matches = (pattern.fullmatch(name) for name in names)
-        versions |= {match.group(1) for match in matches if match}
-        if versions:
-            break
-    if not versions:
-        raise MissingTableError(
-            f"The symbol tables {SUB_PATH}/{kind}-*-{arch} are missing: "
-            "copy the 'symbols' folder beside the plugin folder"
-        )
-    return sorted(versions, key=version, reverse=True)
+        missing = {kind for kind in kinds if not versions[kind]}
+        for name in os.listdir(folder) if missing and folder.is_dir() else []:
+            match = _FILE.fullmatch(name)
+            if match and match["arch"] == arch and match["kind"] in missing:
+                versions[match["kind"]].add(match["version"])
+    for kind in kinds:
+        if not versions[kind]:
+            raise MissingTableError(
+                f"The symbol tables {SUB_PATH}/{kind}-*-{arch} are missing: "
+                "copy the 'symbols' folder beside the plugin folder"
+            )
+    return {kind: sorted(found, key=version, reverse=True) for kind, found in versions.items()}
 
 
 def version(text: str) -> Tuple[int, ...]:

@@ -30,9 +30,9 @@ from ..process.threads import threads
 from ..process.vads import regions
 from ..stacklist.machine import machine_facts
 from ..waits.handlenames import handle_objects
-from .decode.dumpfile import Minidump, NotAMinidumpError
+from .decode.dumpfile import Minidump, NotAMinidumpError, OtherSystemError
 from .decode.memory import MemoryRange, memory_ranges, with_ranges
-from .decode.platform import OtherSystemError, dump_machine, refuse_other_systems
+from .decode.platform import dump_machine, refuse_other_systems
 from .decode.system import system_info
 from .decode.threads import listed_threads
 from .decode.threadstates import trap_frames

@@ -8,11 +8,11 @@ server, `PDB key` the path of its PDB.
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional
+from typing import Callable, Dict, Iterator, List, NamedTuple
 
 from ..memory.decode import text
 from ..memory.decode.pagetable import round_to_pages
-from ..memory.decode.status import NOTHING, Status, status
+from ..memory.decode.status import NOTHING, status
 from ..memory.decode.statuscodes import StatusCode
 from ..minidump.decode.dumpfile import Minidump
 from ..minidump.decode.handles import HandleDescriptor, handle_data
@@ -27,30 +27,10 @@ from ..minidump.decode.reporters import (
     crashpad_info,
 )
 from . import dumpwords
+from .dumprows import DumpEntry
 
 MAX_VALUE = 1000
 """Greatest number of characters shown of a comment or an annotation."""
-
-
-class DumpEntry(NamedTuple):
-    """A row of `minidump.info`: its cells, which do not exist where they are None.
-
-    Attributes:
-        level: 0 for a stream, 1 for a member or an entry of its list, 2 for a member of an entry
-    """
-
-    level: int
-    name: Optional[str]
-    value: Optional[str]
-    status: Status = NOTHING
-    address: object = None
-    tid: Optional[int] = None
-    part: Optional[str] = None
-    frame: Optional[int] = None
-    symbol: object = None
-    source: object = None
-    backing: object = None
-    how: Optional[str] = None
 
 
 def modules(dump: Minidump) -> Iterator[DumpEntry]:

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The rows of `minidump.info`: each stream of a dump with its members, and the exception with its stack.
+"""The entries of `minidump.info` of a process: each stream with its members, the exception with its stack.
 
 Names come from Microsoft's declarations ("minidumpapiset.h"). A list has one row, for its count, and names of
 threads and comments have rows of their own; options add the entries of other lists (`dumplists`). The row of
@@ -9,10 +9,9 @@ a stream that is not decoded names who writes it.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Container, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Container, Dict, Iterator, List, Sequence, Tuple
 
-from ..columns.dictionary import names
-from ..memory.decode.status import NOTHING, Status, status, text
+from ..memory.decode.status import NOTHING, Status, has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import MAX_NAME, cell
 from ..minidump.decode import functions, handles, memory, modules, system, threads, threadstates
@@ -21,11 +20,10 @@ from ..minidump.decode.writers import writer_of
 from ..stacklist.frames import NamedFrame
 from ..stacks.lister import CallStack
 from . import dumpwords
-from .dumplists import LISTINGS, MAX_VALUE, DumpEntry
+from .dumplists import LISTINGS, MAX_VALUE
+from .dumprows import DumpEntry
 from .frames import FramePrinter
-from .grid import Grid, Row
-
-GRID = Grid.for_plugin("info")
+from .whathappened import NO_CRASH
 
 _LISTS: Dict[str, Tuple[str, Callable[[Minidump], Tuple[List[Any], Status]]]] = {
     "ThreadListStream": ("NumberOfThreads", threads.thread_list),
@@ -63,21 +61,7 @@ _DECODED = frozenset((*_LISTS, *_RECORDS, *LISTINGS, "MemoryListStream", "Memory
 """Streams whose contents are shown by some rows."""
 
 
-_CELLS = GRID.value_maker(
-    names("PID, Process, Member, Value, Status, Address, TID, Part, Frame, Symbol, Source, Backing, How"),
-    ("PID", "Process"),
-    -1,
-)
-"""Makes a row; addresses of members are shown as the dump has them."""
-
-
-def rows(pid: Optional[int], process: Optional[str], entries: Iterable[DumpEntry]) -> Iterator[Row]:
-    """Yields the rows of entries; process and ID are None if they are unknown."""
-    for level, name, value, faults, *others in entries:
-        yield level, _CELLS(pid, process, name, value, text(faults), *others)
-
-
-def stack(
+def stack_of_exception(
     tid: int, stack: CallStack, named: Sequence[NamedFrame], printer: FramePrinter
 ) -> Iterator[DumpEntry]:
     """Yields the entries of the stack of the exception; `printer` makes the cells of its frames."""
@@ -88,6 +72,18 @@ def stack(
         unsure = None if frame.sure or name.name is None else StatusCode.UNSURE
         place = address, tid, stack.part, number, symbol, source, backing, frame.how
         yield DumpEntry(2, None, None, status(faults, unsure), *place)
+
+
+def no_crash(dump: Minidump) -> str:
+    """Returns why no crash of a process is known."""
+    found = threads.exception_stream(dump)
+    if found is not None:
+        return f"none: the exception of the file has the code {found.ExceptionCode}"
+    if dump.stream(threads.EXCEPTION) is not None:
+        return "unknown: ExceptionStream cannot be read"
+    if has_status(dump.status, StatusCode.BEYOND_THE_FILE, StatusCode.LIMIT):
+        return "unknown: the directory of the file's streams is cut"
+    return NO_CRASH
 
 
 class DumpEntries:

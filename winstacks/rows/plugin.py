@@ -17,7 +17,7 @@ from volatility3.framework import exceptions, interfaces
 
 from ..checkedoptions import FINAL_NAME, output_folder, output_folder_error
 from ..columns.tables import BRIEF_WITH, FLAT, brief_columns, column_named
-from . import briefgrid, requested
+from . import requested
 from .exitcode import fail_at_exit, keep_exit_code, report_lost_output
 from .grid import Columns, Grid, Row, grid_of
 
@@ -99,11 +99,13 @@ def columns_tree(
     Args:
         shown: names of the columns to show; empty for all
     """
-    if plugin.config.get("brief", False):
-        return briefgrid.tree(columns, shown, rows, table)
-    if shown:
-        return briefgrid.chosen(columns, shown, rows)
-    return grid_of(columns, rows, level=table in FLAT)
+    brief = plugin.config.get("brief", False)
+    if not brief and not shown:
+        return grid_of(columns, rows, level=table in FLAT)
+    # Most runs do without it.
+    from . import briefgrid
+
+    return briefgrid.tree(columns, shown, rows, table) if brief else briefgrid.chosen(columns, shown, rows)
 
 
 _BLOCK = 0x10000

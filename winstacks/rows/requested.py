@@ -20,7 +20,7 @@ from ..memory import bulk, tables
 from ..memory.decode.machine import Machine, UnsupportedMachineError, machines_of
 from ..memory.image import AddressSpace, Image
 from ..memory.imagelayer import ImageLayer
-from ..minidump.decode.platform import OtherSystemError
+from ..minidump.decode.dumpfile import OtherSystemError
 from ..names.modulefiles import GivenFiles, module_files
 from ..names.pdbfiles import GivenPdbs, pdb_files
 from ..options import DUMP

@@ -23,7 +23,7 @@ from ..stacklist.crash import Crash
 from ..stacklist.decode.bugchecks import bug_check
 from ..traps.decode.record import exception_record
 from . import dumpwords
-from .dumplists import DumpEntry
+from .dumprows import DumpEntry
 from .grid import Hex
 
 _HEXADECIMAL = (

@@ -14,11 +14,9 @@ from ..memory.decode.status import NOTHING, has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import cell, moment
 from ..memory.image import AddressSpace, Image
-from ..minidump.decode.dumpfile import Minidump
-from ..minidump.decode.threads import EXCEPTION, exception_stream
 from ..stacklist.crash import Crash
 from ..stacklist.machine import machine_facts
-from .dumplists import DumpEntry
+from .dumprows import DumpEntry
 
 MOST = 10
 """The most rows."""
@@ -37,18 +35,6 @@ _DOUBTFUL = (
     StatusCode.VADS_INCOMPLETE,
 )  # fmt: skip
 """Status words of a name that may be wrong."""
-
-
-def no_crash(dump: Minidump) -> str:
-    """Returns why no crash of a process is known."""
-    found = exception_stream(dump)
-    if found is not None:
-        return f"none: the exception of the file has the code {found.ExceptionCode}"
-    if dump.stream(EXCEPTION) is not None:
-        return "unknown: ExceptionStream cannot be read"
-    if has_status(dump.status, StatusCode.BEYOND_THE_FILE, StatusCode.LIMIT):
-        return "unknown: the directory of the file's streams is cut"
-    return NO_CRASH
 
 
 class WhatHappened:

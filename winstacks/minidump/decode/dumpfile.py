@@ -101,6 +101,10 @@ class NotAMinidumpError(ValueError):
     """The file does not begin with the signature of a minidump; the text is a sentence for users."""
 
 
+class OtherSystemError(ValueError):
+    """The dump is of a process of another system than Windows; the text is a sentence for users."""
+
+
 class DumpHeader(NamedTuple):
     """MINIDUMP_HEADER."""
 

@@ -14,7 +14,7 @@ from typing import NamedTuple, Optional
 from ...memory.decode.status import NOTHING, Status, naming
 from ...memory.decode.statuscodes import StatusCode
 from .contexts import machine_of_context
-from .dumpfile import Minidump
+from .dumpfile import Minidump, OtherSystemError
 from .modules import module_list
 from .system import MACHINES, system_info
 from .threads import context, exception_stream, listed_threads
@@ -38,10 +38,6 @@ _OF_LINUX = range(0x47670003, 0x4767000C)
 
 _ABOVE_32_BITS = 1 << 32
 _AMD64 = 0x8664
-
-
-class OtherSystemError(ValueError):
-    """The dump is of a process of another system than Windows; the text is a sentence for users."""
 
 
 def other_system(dump: Minidump) -> str:
