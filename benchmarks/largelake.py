@@ -31,7 +31,7 @@ from deltalake import DeltaTable
 
 from stackfleet.columns import SCHEMAS, UNITED, united
 from stackfleet.database import HALF
-from stackfleet.lake import MOST_TOGETHER, Lake, LakeError, NewImage, manifest_rows
+from stackfleet.lake import MOST_TOGETHER, Lake, LakeError, NewImage
 from stackfleet.layout import (
     FINDINGS,
     IMAGE,
@@ -42,6 +42,7 @@ from stackfleet.layout import (
     TABLES,
     TRACES,
 )
+from stackfleet.manifestrows import manifest_rows
 from stackfleet.store import Store
 from stackfleet.writer import TableFiles
 from tests.support import fleetlakes

@@ -8,12 +8,14 @@ ImageId: before one of them is skipped as a copy, both are read completely.
 
 from __future__ import annotations
 
+import hashlib
 import os
+from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
 from . import provenance
 from .job import Job
-from .lake import Lake, other_id
+from .lake import Lake
 from .manifests import DONE, Manifest
 
 Poll = Callable[[], None]
@@ -60,7 +62,7 @@ class Identities:
         if compared == EQUAL:
             self.copy_of = other["image_id"]
             return None
-        image_id = other_id(own, digests)
+        image_id = _other_id(own, digests)
         other = self._whole(image_id)
         if other is None:
             return image_id
@@ -98,3 +100,8 @@ def _compared(other: Manifest, digests: list[str], poll: Poll) -> str:
         except OSError:
             return CHANGED
     return EQUAL if recorded == digests else UNEQUAL
+
+
+def _other_id(image_id: str, digests: Sequence[str]) -> str:
+    """Returns another ImageId for an image whose own belongs to a different image."""
+    return "i" + hashlib.sha256("\n".join([image_id, *digests]).encode()).hexdigest()[:32]

@@ -11,10 +11,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
-import hashlib
 import pathlib
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Optional, TypeVar
 
 import pyarrow as pa
@@ -24,7 +23,8 @@ import pyarrow.parquet as pq
 from .columns import MANIFEST_SCHEMA, UNITED, united
 from .digests import compared
 from .layout import CACHE, MANIFESTS, RUNS, TABLES
-from .manifests import DONE, Manifest, ManifestError, parsed, written
+from .manifestrows import manifest_rows, valid_manifests
+from .manifests import DONE, Manifest, unopened
 from .sqltext import one_of, quoted
 from .store import LOG, Snapshot, Store, within
 from .storeerrors import ConflictError, StoreError, first_line
@@ -342,7 +342,7 @@ class Lake:
         # An image that could not be opened before has an ImageId now; it was named after its path then.
         placeholders = {unopened(item.manifest["path"]) for item in images if item.folder is not None}
         replaced = self._rows(snapshot, image_ids={*by_id, *placeholders})
-        for there in _parsed(replaced, {}):
+        for there in valid_manifests(replaced, {}):
             image = by_id.get(there["image_id"])
             if image is None or image.folder is None or there["status"] != DONE:
                 continue
@@ -364,7 +364,7 @@ class Lake:
 
     def _manifests(self, snapshot: Snapshot, wrong: dict[str, str], **of: Any) -> Iterator[Manifest]:
         """Yields the valid manifests; puts the reason why another is not into `wrong`, by ImageId."""
-        return _parsed(self._rows(snapshot, **of), wrong)
+        return valid_manifests(self._rows(snapshot, **of), wrong)
 
     def _rows(
         self,
@@ -431,42 +431,6 @@ def _rows(images: Collection[NewImage]) -> Iterator[Any]:
         if rows:
             yield united(name, rows)
     yield manifest_rows(MANIFESTS, [image.manifest for image in images])
-
-
-def manifest_rows(table: str, manifests: Iterable[Manifest]) -> Any:
-    """Returns manifests, or records of runs, as rows of the lake."""
-    rows = [
-        (item["image_id"], item["status"], item["path"], item["copies"], written(item)) for item in manifests
-    ]
-    columns = [pa.array(values, field.type) for values, field in zip(zip(*rows), MANIFEST_SCHEMA)]
-    return united(table, [pa.record_batch(columns, schema=MANIFEST_SCHEMA)])
-
-
-def _parsed(rows: Any, wrong: dict[str, str]) -> Iterator[Manifest]:
-    """Yields the valid manifests of rows, one for each ImageId."""
-    seen = set()
-    for row in rows.select(["ImageId", "Status", "Manifest"]).to_pylist():
-        image_id = row["ImageId"] or ""
-        try:
-            if image_id in seen:
-                raise ManifestError("the lake has two manifests of this image")
-            seen.add(image_id)
-            manifest = parsed(row["Manifest"] or "", image_id)
-            if manifest["status"] != row["Status"]:
-                raise ManifestError("its status differs from the column Status")
-            yield manifest
-        except ManifestError as error:
-            wrong[image_id] = f"manifest: {error}"
-
-
-def unopened(path: str) -> str:
-    """Returns the name in a lake of an image that could not be opened and so has no ImageId."""
-    return "u" + hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:32]
-
-
-def other_id(image_id: str, digests: Sequence[str]) -> str:
-    """Returns another ImageId for an image whose own belongs to a different image."""
-    return "i" + hashlib.sha256("\n".join([image_id, *digests]).encode()).hexdigest()[:32]
 
 
 def _is_in(column: str, values: Collection[str]) -> pc.Expression:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 import math
 import re
@@ -33,6 +34,11 @@ _MOST_NUMBER = 1 << 63
 
 class ManifestError(Exception):
     """An invalid manifest; the text gives the reason."""
+
+
+def unopened(path: str) -> str:
+    """Returns the name in a lake of an image that could not be opened and so has no ImageId."""
+    return "u" + hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 def is_image_id(text: object) -> bool:

@@ -20,9 +20,9 @@ from . import provenance, versions
 from .child_process import Attempt, Outcome, StoppedError
 from .identity import Identities
 from .job import Job
-from .lake import LEAST_ROOM, AddedError, Lake, LakeError, NewImage, unopened
+from .lake import LEAST_ROOM, AddedError, Lake, LakeError, NewImage
 from .lakefolder import FullError, refuse_full
-from .manifests import COPY, DONE, FAILED, MANIFEST_VERSION, Manifest, cut_text
+from .manifests import COPY, DONE, FAILED, MANIFEST_VERSION, Manifest, cut_text, unopened
 
 PLUGIN = "stackfleet"
 """Name of the Dask worker plugin that compares versions."""

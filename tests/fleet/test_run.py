@@ -19,7 +19,8 @@ import pytest
 from deltalake import DeltaTable
 
 from stackfleet import lake as lake_module
-from stackfleet.lake import Lake, NewImage, unopened
+from stackfleet.lake import Lake, NewImage
+from stackfleet.manifests import unopened
 from tests.support.fleetimages import Fleet, Machine, new_fleet
 from tests.support.fleetrun import called, fleet, manifests, rows
 from tests.support.only import only

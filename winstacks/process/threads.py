@@ -24,6 +24,7 @@ from ..memory.image import AddressSpace, Image
 from . import processors, stacklimits
 from . import threadids as ids
 from . import threadscan as threadscan
+from .cidtable import CID_TABLE, CidTable
 from .kernelobjects import (
     PROCESS_OF_THREAD,
     THREAD_OBJECT,
@@ -33,7 +34,7 @@ from .kernelobjects import (
     process_type,
     thread_type,
 )
-from .processlist import CID_TABLE, CidTable, found_by, id_differs, process_list
+from .processlist import found_by, id_differs, process_list
 from .processors import PROCESSORS
 from .spaces import AddressSpaces
 from .thread import RUNNING, TEB, TERMINATED, Choice, Thread, ThreadLists, has_state

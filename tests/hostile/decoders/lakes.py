@@ -38,13 +38,13 @@ def _manifests() -> List[bytes]:
 
 def _manifest(data: bytes, whole: bytes) -> None:
     """A manifest that is accepted can be written to a lake again."""
-    from stackfleet import lake, manifests
+    from stackfleet import manifestrows, manifests
 
     try:
         found = manifests.parsed(data.decode("utf-8", "replace"), IMAGE_ID)
     except manifests.ManifestError:
         return
-    assert lake.manifest_rows("manifest", [found]).num_rows == 1
+    assert manifestrows.manifest_rows("manifest", [found]).num_rows == 1
 
 
 def _logs() -> List[bytes]:

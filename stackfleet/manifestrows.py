@@ -1,0 +1,39 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Manifests as rows of a lake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from .columns import MANIFEST_SCHEMA, united
+from .manifests import Manifest, ManifestError, parsed, written
+
+
+def manifest_rows(table: str, manifests: Iterable[Manifest]) -> Any:
+    """Returns manifests, or records of runs, as rows of the lake."""
+    rows = [
+        (item["image_id"], item["status"], item["path"], item["copies"], written(item)) for item in manifests
+    ]
+    columns = [pa.array(values, field.type) for values, field in zip(zip(*rows), MANIFEST_SCHEMA)]
+    return united(table, [pa.record_batch(columns, schema=MANIFEST_SCHEMA)])
+
+
+def valid_manifests(rows: Any, wrong: dict[str, str]) -> Iterator[Manifest]:
+    """Yields the valid manifests of rows, one for each ImageId."""
+    seen = set()
+    for row in rows.select(["ImageId", "Status", "Manifest"]).to_pylist():
+        image_id = row["ImageId"] or ""
+        try:
+            if image_id in seen:
+                raise ManifestError("the lake has two manifests of this image")
+            seen.add(image_id)
+            manifest = parsed(row["Manifest"] or "", image_id)
+            if manifest["status"] != row["Status"]:
+                raise ManifestError("its status differs from the column Status")
+            yield manifest
+        except ManifestError as error:
+            wrong[image_id] = f"manifest: {error}"
