@@ -15,7 +15,7 @@ import pytest
 from volatility3.framework import constants
 from volatility3.plugins.windows import traceframes, tracegraph, traceimage, tracereport, traces, tracewaits
 
-from tests.forge import context, sample
+from tests.forge import context, sample, sampledeadlock
 from tests.forge.context import Opened
 from tests.support import grid, pagedata
 from tests.support.only import only
@@ -326,7 +326,7 @@ def test_no_worker_is_forked_where_options_need_one_process(opened: Opened, log:
             ("callstacks", {"unique": True}),
             ("heaptraces", {"summary": True}),
             ("gflags", {"workers": 1}),
-            ("tracewaits", {"tid": [0x10000]}),
+            ("tracewaits", {"tid": [sampledeadlock.FIRST]}),
             ("trapframes", {"scan_stacks": True}),
             ("trapframes", {"scan_threads": True}),
             ("trapframes", {"processors": True}),
