@@ -8,7 +8,7 @@ import struct
 from typing import Callable, List, Tuple
 
 from .host64 import Program
-from .libraries import DATA_RVA
+from .libraries import DATA, DATA_RVA
 from .narrow import Narrow
 
 Writer = Callable[[Narrow, int, int], None]
@@ -68,6 +68,11 @@ def clr(program: Narrow, low: int, high: int) -> None:
 def foreign_clr(program: Narrow, low: int, high: int) -> None:
     """The same with a code manager of another image."""
     _sections(program, "kernelbase", [(low, high)])
+
+
+def no_clr(program: Narrow) -> None:
+    """CLR whose variables are in the image, and lead nowhere."""
+    program.space.write(program.modules["clr"][0].base + DATA_RVA, bytes(DATA))
 
 
 def _sections(program: Narrow, owner: str, ranges: List[Tuple[int, int]]) -> None:

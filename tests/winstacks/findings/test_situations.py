@@ -13,6 +13,7 @@ from tests.forge import trapentries as entries
 from tests.forge.code import Routine
 from tests.forge.vad import EXECUTE_READ, EXECUTE_READWRITE
 from tests.machines import programs
+from tests.support.clean import codelists
 from tests.support.clean.everyday import breaks_at
 from tests.support.clean.host64 import Host64, Link, Private
 from tests.support.clean.narrow import WAIT_EX as WAIT_EX_32
@@ -62,6 +63,8 @@ def narrow(
             program.wide.process.region(base, size=size, protection=EXECUTE_READWRITE)
         for base in (CODE, OTHER):
             program.narrow.space.write(base + 0x100, code_of(Routine(0x100)))
+        if "clr.dll" in files:
+            codelists.no_clr(program.narrow)
         if faults:
             program.faults(*chain)
         else:

@@ -11,6 +11,7 @@ import pytest
 from tests.forge.code import Routine
 from tests.forge.paging import State
 from tests.forge.vad import EXECUTE_READWRITE
+from tests.support.clean import codelists
 from tests.support.clean.host64 import JITTED, Host64, Private
 from tests.support.clean.narrow import Private32, code_of
 from tests.support.clean.wow import Program32
@@ -29,6 +30,7 @@ def narrow(chain: Sequence[Union[str, Private32]]) -> List[str]:
     for base in (CODE, OTHER):
         program.wide.process.region(base, size=0x4000, protection=EXECUTE_READWRITE)
         program.narrow.space.write(base + 0x100, code_of(Routine(0x100)))
+    codelists.no_clr(program.narrow)
     program.waits(*chain, WAIT_EX)
     return [row["Severity"] for row in found(host.kernel.image(), "unbacked")]
 
