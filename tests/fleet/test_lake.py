@@ -431,7 +431,7 @@ def test_rows_that_another_program_changed_are_found_in_merged_files(lake: str) 
 @pytest.mark.parametrize("number", ["1", "NULL"])
 def test_numbers_of_rows_that_another_program_changed_are_found(number: str, lake: str) -> None:
     """A sort by wrong numbers may have the right order: that they are 0, 1, 2 ... is a part of the digest."""
-    condition = "\"Table\" = 'traces' AND \"ImageId\" = 'i1' AND \"Row\" = 0"
+    condition = '"Table" = \'traces\' AND "ImageId" = \'i1\' AND "Row" = 0'
     DeltaTable(lake).update(updates={"Row": number}, predicate=condition)
     assert damaged(lake, Depth.CONTENT) == {"i1": "traces: its rows differ from the digest in the manifest"}
 
