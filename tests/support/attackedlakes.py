@@ -81,7 +81,7 @@ class Attack:
 
 
 def added(path: str, **more: Any) -> Dict[str, Any]:
-    """What a log says of a file that is added."""
+    """The entry of a log for a file that is added."""
     stats = {"numRecords": 1, "minValues": {"ImageId": "i1"}, "maxValues": {"ImageId": "i1"}, "nullCount": {}}
     entry = {"path": path, "size": 7323, "partitionValues": {"Table": "traces"}, "modificationTime": 1}
     return {"add": {**entry, "dataChange": True, "stats": json.dumps(stats), **more}}
