@@ -22,7 +22,7 @@ from .store import Snapshot, within
 from .storeerrors import StoreError, first_line
 
 MOST_SORTED = 1 << 19
-"""The most rows that are held to be sorted. The files of their image are read again for each so many."""
+"""The most rows that are sorted at a time. The files of their image are read again for each so many."""
 
 
 class RowDigest:
@@ -150,23 +150,32 @@ def compared(
 def _digest(
     snapshot: Snapshot, table: str, image_id: str, names: Sequence[str], digests: Mapping[str, RowDigest]
 ) -> str:
-    """Returns the digest of the rows of an image.
+    """Returns the digest of the rows of an image; empty if their numbers are not 0, 1, 2 ...
 
-    Delta's writer mixes the rows of a large table, and so may who merges files: some are sorted at a time.
+    Delta's writer mixes the rows of a large table, and so may who merges files. Some are sorted at a time,
+    and half as many where these need too much memory.
 
     Raises:
-        pa.ArrowException, OSError, StoreError: rows cannot be read, or need too much memory
+        pa.ArrowException, OSError, StoreError: rows cannot be read, or a single one needs too much memory
     """
     if digests[image_id].in_order:
         return digests[image_id].text()
     digest, dataset, number = RowDigest(), snapshot.datasets(table, [image_id]), pc.field(ROW.name)
-    for first in range(0, digests[image_id].rows, MOST_SORTED):
-        some = (pc.field("ImageId") == image_id) & (number >= first) & (number < first + MOST_SORTED)
+    first, held = 0, MOST_SORTED
+    while first < digests[image_id].rows:
+        some = (pc.field("ImageId") == image_id) & (number >= first) & (number < first + held)
         scanner = dataset.scanner(columns=list(names), filter=some)
-        rows = within(scanner.to_batches(), scanner.projected_schema)
+        try:
+            rows = within(scanner.to_batches(), scanner.projected_schema)
+        except StoreError:
+            if held == 1:
+                raise
+            held //= 2
+            continue
         for batch in rows.sort_by(ROW.name).to_batches():
             digest.add(batch)
-    return digest.text()
+        first, held = first + held, min(2 * held, MOST_SORTED)
+    return digest.text() if digest.in_order else ""
 
 
 def _by_image(batch: Any) -> Iterator[tuple[str, Any]]:

@@ -280,9 +280,14 @@ class Lake:
             with self._written(room=0) as snapshot:
                 # Delta's own delete writes texts in a form that Arrow's filters do not take.
                 self._store.commit(snapshot, iter(()), image_ids, one_of('"ImageId"', image_ids))
+
+        def purge() -> None:
+            with self._written(room=0):
                 self._store.purge()
 
+        # Another run may add an image again before its old files are gone: the new rows stay.
         _repeated(write)
+        _repeated(purge)
 
     def compact(self, needed: bool = False) -> None:
         """Merges the small files of the lake, and shortens its log.

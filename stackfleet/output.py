@@ -234,8 +234,8 @@ def replace(temporary: pathlib.Path, path: pathlib.Path) -> None:
 
 
 def tell(text: str) -> None:
-    """Writes lines to standard error; see `visible`."""
-    print("\n".join(map(visible, text.split("\n"))), file=sys.stderr)
+    """Writes lines to standard error; see `visible`. Further ones are indented: a name may have the text."""
+    print("\n  ".join(map(visible, text.split("\n"))), file=sys.stderr)
 
 
 def say(text: str) -> None:

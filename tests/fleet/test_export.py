@@ -86,6 +86,8 @@ def test_what_moves_the_cursor_or_ends_a_line_is_escaped(tmp_path: pathlib.Path)
     for words in told:
         done = fleet(*words)
         assert only((done.stdout + done.stderr).splitlines()).isprintable()
+    done = fleet("run", "/a\nstackfleet: all images are done", "-o", new_lake.uri)
+    assert sum(line.startswith("stackfleet:") for line in done.stderr.splitlines()) == 1
 
 
 def test_speedscope(lake: pathlib.Path) -> None:

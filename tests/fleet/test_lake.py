@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from stackfleet import digests, lakefolder, store
+from stackfleet import digests, lakefolder, manifestrows, store
 from stackfleet import lake as lake_module
 from stackfleet.columns import UNITED, united
 from stackfleet.lake import Depth, Lake, LakeError, NewImage
@@ -99,7 +99,8 @@ def test_a_lake_of_fewer_columns_can_be_changed(
     older = pa.schema([field for field in UNITED if field.name not in ("Confidence", "Innocent")])
     with monkeypatch.context() as patch:
         patch.setattr(lake_module, "UNITED", older)
-        patch.setattr(lake_module, "united", lambda *of: united(*of).select(["Table", *older.names]))
+        for module in (lake_module, manifestrows):
+            patch.setattr(module, "united", lambda *of: united(*of).select(["Table", *older.names]))
         for image_id in ("i0", "i1"):
             add(uri, image_id)
     assert not damaged(uri, Depth.CONTENT)
@@ -176,6 +177,23 @@ def test_a_copy_and_a_removal_are_written_beside_other_runs(
         Lake(lake).add_copy("i0", "/c.dmp")
     assert sorted(counted(lake)) == ["i1", "i2", "x3", "x4"]
     assert not damaged(lake, Depth.CONTENT)
+
+
+def test_a_removal_that_is_tried_again_leaves_what_came_behind_it(
+    lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit is made: to remove its files is all that is left."""
+    purge = Store.purge
+
+    def overtaken(self: Store) -> None:
+        monkeypatch.setattr(Store, "purge", purge)
+        add(lake, "i0")
+        raise ConflictError("the version exists")
+
+    monkeypatch.setattr(Store, "purge", overtaken)
+    Lake(lake).forget(["i0"])
+    assert sorted(counted(lake)) == ["i0", "i1", "i2"]
+    assert len(files(lake, "traces")) == 3
 
 
 @pytest.mark.parametrize("behind", [False, True])
@@ -410,14 +428,23 @@ def test_rows_that_another_program_changed_are_found_in_merged_files(lake: str) 
     assert damaged(lake, Depth.CONTENT)["i2"] == "findings: 0 rows, but 1 in the manifest"
 
 
+@pytest.mark.parametrize("number", ["1", "NULL"])
+def test_numbers_of_rows_that_another_program_changed_are_found(number: str, lake: str) -> None:
+    """A sort by wrong numbers may have the right order: that they are 0, 1, 2 ... is a part of the digest."""
+    condition = '"Table" = \'traces\' AND "ImageId" = \'i1\' AND "Row" = 0'
+    DeltaTable(lake).update(updates={"Row": number}, predicate=condition)
+    assert damaged(lake, Depth.CONTENT) == {"i1": "traces: its rows differ from the digest in the manifest"}
+
+
 def test_another_order_of_rows_changes_no_digest(lake: str) -> None:
     DeltaTable(lake).optimize.z_order(["StackKey"])
     assert not damaged(lake, Depth.CONTENT)
 
 
+@pytest.mark.parametrize("most", [1 << 10, 1 << 16])
 @pytest.mark.parametrize("held", [8, STACKS])
 def test_rows_that_files_have_mixed_are_sorted_some_at_a_time(
-    held: int, lake: str, monkeypatch: pytest.MonkeyPatch
+    held: int, most: int, lake: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Delta's writer mixes the rows of a table that it divides among files, from 100 MB on."""
     add(lake, "i3", stack="nt!" + "A" * 4096)
@@ -427,11 +454,14 @@ def test_rows_that_files_have_mixed_are_sorted_some_at_a_time(
     for part in range(3):
         mixed = rows.take(list(range(part, STACKS, 3))[::-1])
         deltalake.write_deltalake(lake, mixed, mode="append")
-    assert not damaged(lake, Depth.CONTENT)
-    monkeypatch.setattr(store, "MOST_BYTES", 1 << 16)
+    snapshot = Lake(lake).contents(Depth.CONTENT).snapshot
+    assert snapshot is not None and not damaged(lake, Depth.CONTENT)
+    manifests = {known["image_id"]: known for known in Lake(lake).manifests()}
+    monkeypatch.setattr(store, "MOST_BYTES", most)
     monkeypatch.setattr(digests, "MOST_SORTED", held)
-    refused = {"i3": "traces: its rows cannot be compared: its rows need more than 65,536 bytes of memory"}
-    assert damaged(lake, Depth.CONTENT) == (refused if held == STACKS else {})
+    refused = {"i3": "traces: its rows cannot be compared: its rows need more than 1,024 bytes of memory"}
+    wrong = digests.compared(snapshot, "traces", manifests, {}, rows=True)
+    assert wrong == ({} if most > 4096 else refused)
 
 
 def test_row_groups_are_small(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,10 +23,9 @@ from stackfleet import lakefiles, lakefolder, parquetpages
 from stackfleet.lake import Depth, Lake
 from stackfleet.parquetpages import UnfoldingError, rows_at_a_time
 from tests.conftest import ROOT
+from tests.support.attackedlakes import Attack, added
 from tests.support.fleetrun import called, fleet
 from tests.support.only import only
-
-from .test_hostile_lake import Attack, added, lakes  # noqa: F401  (a fixture)
 
 pytestmark = pytest.mark.skipif(
     not os.path.exists("/proc/self/status"), reason="asks Linux for the memory of a process"
@@ -164,11 +163,6 @@ BOMBS: Dict[str, Tuple[Callable[[Attack], pathlib.Path], str]] = {
     "rows of nulls": (long_file, "rows"),
 }
 """Files below 1 MB that need 400 MB to 300 GB, and why they are refused."""
-
-
-@pytest.fixture
-def attack(lakes: pathlib.Path, tmp_path: pathlib.Path) -> Attack:  # noqa: F811
-    return Attack(lakes, tmp_path)
 
 
 def run(*arguments: object) -> Tuple[int, str, int]:
