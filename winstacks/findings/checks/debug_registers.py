@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import Iterator, Optional, Tuple
 
 from ...columns.words import CERTAIN, LOW, MEDIUM, POSSIBLE, USER, WOW64
+from ...memory.decode.status import has_status
+from ...memory.decode.statuscodes import StatusCode
 from ...memory.image import AddressSpace
 from ...names.decode.pe import DIRECTORY_EXPORT
 from ...names.symbolizer import KnownModule
@@ -63,7 +65,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         severity, confidence, innocent = MEDIUM, CERTAIN, NONE_KNOWN
         if unsure:
             severity, confidence, innocent = LOW, POSSIBLE, _NOT_SURE
-        elif kind != _KINDS[0] and known_module.image.headers is None:
+        elif kind != _KINDS[0] and has_status(known_module.image.status, StatusCode.HEADERS_UNREADABLE):
             severity, confidence, innocent = LOW, POSSIBLE, _MAY_BE_EXPORTS
         elif kind != _KINDS[0] and _in_exports(known_module, address):
             severity, confidence, innocent = LOW, CERTAIN, _EXPORTS

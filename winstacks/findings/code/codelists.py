@@ -27,7 +27,7 @@ from ...memory.decode import ranges
 from ...memory.decode.memory import Memory
 from ...memory.decode.ranges import span_at
 from ...memory.decode.status import has_status
-from ...memory.decode.statuscodes import words_that
+from ...memory.decode.statuscodes import StatusCode, words_that
 from ...memory.decode.statusmeanings import Means
 from ...memory.decode.structure import integers
 from ...names.decode.pe import MEM_WRITE
@@ -192,7 +192,8 @@ class CodeLists:
         module = known_module.module
         seen: Set[int] = set()
         # Without headers the variables are at no known place.
-        absent: Set[int] = set() if known_module.image.headers else {module.base}
+        lost = has_status(known_module.image.status, StatusCode.HEADERS_UNREADABLE)
+        absent: Set[int] = {module.base} if lost else set()
         for address in itertools.islice(self._variables(known_module, absent), MAX_VARIABLES):
             if len(seen) >= MAX_RANGES:
                 break

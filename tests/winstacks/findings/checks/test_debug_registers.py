@@ -66,6 +66,18 @@ def test_without_headers_data_may_be_an_export_table(control: int, severity: str
     assert ("which would show whether this is its export table" in row["Innocent"]) == (severity == "low")
 
 
+@pytest.mark.parametrize(("offset", "value"), [(0, 0), (0x3C, 0x100000), (0x3C, 0xFF8)])
+def test_headers_that_are_written_over_are_not_absent(offset: int, value: int) -> None:
+    """One write to the process's own copy does not lower what the thread did."""
+    forged = FindingImage("win10-x64")
+    module = forged.stacks.modules["ntdll"]
+    forged.breaks_at(module.base + STUB, 0x30401)
+    image = forged.image()
+    forged.app.space.write_int(module.base + offset, value, 4)
+    forged.app.space.set_state(module.base + 0x1000, 0x1000, State.PAGEFILE)
+    assert only(found(image, CHECK))["Severity"] == "medium"
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_one_that_is_not_enabled_is_silent(name: str) -> None:
     forged = FindingImage(name)
