@@ -15,9 +15,10 @@ from ..memory.decode.memory import WINDOW, Memory, ReadWindows
 from ..memory.decode.status import NOTHING, Status, StatusItem, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
+from ..process.cidtable import CidTable
 from ..process.handletables import handle_tables
 from ..process.objectheaders import ObjectInfo, Objects
-from ..process.processlist import CidTable, process_list
+from ..process.processlist import process_list
 from ..tracedb.decode.recorded import NO_STACK, OBJECTS, RecordedStack
 from ..tracedb.gap import Gap, gap
 from .decode import objecttrace

@@ -16,8 +16,8 @@ from ..memory import bulk
 from ..memory.decode.memo import Memo
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.image import Image
+from .cidtable import CidTable
 from .kernelobjects import thread_type
-from .processlist import CidTable
 from .thread import TERMINATED
 
 MAX_STACK = 1 << 18

@@ -11,6 +11,7 @@ from ..memory.decode.memo import Memo
 from ..memory.decode.status import NOTHING, Status, StatusItem, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
+from .cidtable import CidTable
 from .kernelobjects import (
     IMAGE_FILE_NAME,
     PROCESS_OF_THREAD,
@@ -21,7 +22,6 @@ from .kernelobjects import (
     process_type,
     thread_type,
 )
-from .processlist import CidTable
 from .programs import ProgramNames
 
 MAX_ID = 0xFFFFFFFF

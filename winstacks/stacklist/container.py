@@ -20,7 +20,8 @@ from volatility3.framework.layers import intel, segmented
 from ..memory import bulk
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.image import Image
-from ..process.processlist import CID_TABLE, CidTable, page_tables, process_list, process_member
+from ..process.cidtable import CID_TABLE, CidTable
+from ..process.processlist import page_tables, process_list, process_member
 
 vollog = logging.getLogger(__name__)
 

@@ -13,8 +13,9 @@ from tests.forge.kernel import Kernel
 from tests.support import bare, heaptypes
 from winstacks.memory.decode import status
 from winstacks.memory.decode.memory import Memory
+from winstacks.process.cidtable import CidTable
 from winstacks.process.objectheaders import MAX_NAME, Objects
-from winstacks.process.processlist import CidTable, process_list
+from winstacks.process.processlist import process_list
 from winstacks.process.threadids import ThreadIds
 
 from .target import Target, Template

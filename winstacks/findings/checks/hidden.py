@@ -11,15 +11,9 @@ from ...memory.decode.status import Status, StatusItem, has_status, text
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.text import counted
 from ...memory.image import AddressSpace
+from ...process.cidtable import CID_TABLE, CidTable
 from ...process.handletables import handle_tables
-from ...process.processlist import (
-    CID_TABLE,
-    POOL_SCAN,
-    CidTable,
-    create_time,
-    process_list,
-    process_member,
-)
+from ...process.processlist import POOL_SCAN, create_time, process_list, process_member
 from ...process.spaces import SYSTEM_PID, AddressSpaces
 from ...process.thread import TERMINATED
 from ...process.threads import InterruptedThreadLists, Threads
