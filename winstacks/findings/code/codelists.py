@@ -27,11 +27,11 @@ from ...memory.decode import ranges
 from ...memory.decode.memory import Memory
 from ...memory.decode.ranges import span_at
 from ...memory.decode.status import has_status
-from ...memory.decode.statuscodes import StatusCode, words_that
+from ...memory.decode.statuscodes import words_that
 from ...memory.decode.statusmeanings import Means
 from ...memory.decode.structure import integers
 from ...names.decode.pe import MEM_WRITE
-from ...names.registeredtables import CodeRange
+from ...names.registeredtables import CodeRange, lacks_headers
 from ...names.symbolizer import AddressNamer, KnownModule
 from ...process.regions import Region
 
@@ -192,8 +192,7 @@ class CodeLists:
         module = known_module.module
         seen: Set[int] = set()
         # Without headers the variables are at no known place.
-        lost = has_status(known_module.image.status, StatusCode.HEADERS_UNREADABLE)
-        absent: Set[int] = {module.base} if lost else set()
+        absent: Set[int] = {module.base} if lacks_headers(known_module, self._memory) else set()
         for address in itertools.islice(self._variables(known_module, absent), MAX_VARIABLES):
             if len(seen) >= MAX_RANGES:
                 break
