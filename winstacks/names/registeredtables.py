@@ -322,7 +322,7 @@ def _zeros(memory: Memory, address: int) -> bool:
 
 
 def lacks_headers(known_module: KnownModule, memory: Memory) -> bool:
-    """Returns whether the headers of a module are not in the image; not if a process has written over them."""
+    """Returns whether the headers of a module are not in the image; those that a write damaged are there."""
     image = known_module.image
     if has_status(image.status, StatusCode.HEADERS_INVALID):
         return _zeros(memory, known_module.module.base)
