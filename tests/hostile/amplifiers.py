@@ -9,7 +9,7 @@ a few megabytes long and would keep a reader busy for hours that took every stru
 from __future__ import annotations
 
 import struct
-from typing import Any, Callable, Dict, NamedTuple, Sequence
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence
 
 from tests.forge.dump import Image
 from tests.forge.handles import HandleTable, Ring, named
@@ -17,6 +17,7 @@ from tests.forge.kernel import Kernel
 from tests.forge.locks import Resources
 from tests.forge.obj import ring
 from tests.forge.objecttraces import ObjectTraces
+from tests.forge.paging import State
 from tests.forge.std import Std
 from tests.forge.vad import Vad
 from tests.support.tracedkernels import new_kernel, put_database
@@ -325,6 +326,50 @@ def _packed(kernel: Kernel) -> Sequence[int]:
     return range(start, start + 16 * count, 16)
 
 
+def split_processes() -> Image:
+    """Nodes at the start of pages: the type of each process lies in the page before, which is absent."""
+    kernel = _kernel()
+    own = kernel.process("app.exe", pid=1000)
+    image = kernel.image()
+    links = [process.eprocess.at("ActiveProcessLinks") for process in (kernel.system, own)]
+    ring(kernel.space, [kernel.symbol("PsActiveProcessHead"), *links, *_split(kernel)])
+    return image
+
+
+def split_neighbours() -> Image:
+    """The same nodes, to which a process leads; the list is broken, and a part of PspCidTable is absent."""
+    kernel = _kernel()
+    own, last = kernel.process("app.exe", pid=1000), kernel.process("last.exe", pid=0x4008)
+    image = kernel.image()
+    ring(kernel.space, [own.eprocess.at("ActiveProcessLinks"), *_split(kernel)])
+    head = kernel.symbol("PsActiveProcessHead")
+    for place, link in ((head, 0xFFFF800000002000), (head + 8, 0xFFFF800000005000)):
+        kernel.space.write_int(place, link, 8)
+    assert kernel.cid is not None
+    kernel.space.set_state(kernel.cid.entry(last.pid), 8, State.PAGEFILE)
+    return image
+
+
+def split_threads() -> Image:
+    """The same on the list of threads of a process."""
+    kernel = _kernel()
+    own = kernel.process("app.exe", pid=1000)
+    thread = own.thread(1004)
+    image = kernel.image()
+    head = own.eprocess.at("ThreadListHead")
+    ring(kernel.space, [head, thread.ethread.at("ThreadListEntry"), *_split(kernel)])
+    return image
+
+
+def _split(kernel: Kernel) -> Sequence[int]:
+    nodes: List[int] = []
+    for _ in range(500):
+        start = kernel.space.reserve(2 * PAGE) + PAGE
+        kernel.space.map(start, PAGE)
+        nodes += range(start, start + 16 * 40, 16)
+    return nodes
+
+
 def vad_root_per_process() -> Image:
     """Processes each of which has all VADs of the one before but the first."""
     kernel = _kernel()
@@ -364,6 +409,9 @@ AMPLIFIERS: Dict[str, Amplifier] = {
     "packed processes": Amplifier(packed_processes, "gflags", {}, "process list damaged"),
     "packed processes, walked": Amplifier(packed_processes, "callstacks", {}, "process list damaged"),
     "packed threads": Amplifier(packed_threads, "callstacks", {}, "thread list damaged"),
+    "split processes": Amplifier(split_processes, "gflags", {}, "process list damaged"),
+    "split neighbours": Amplifier(split_neighbours, "gflags", {}, "process list damaged"),
+    "split threads": Amplifier(split_threads, "callstacks", {}, "thread list damaged"),
     "VAD root per process": Amplifier(vad_root_per_process, "gflags", {}, "read up to the limit"),
 }
 

@@ -321,6 +321,14 @@ def _zeros(memory: Memory, address: int) -> bool:
     return data is not None and not any(data)
 
 
+def lacks_headers(known_module: KnownModule, memory: Memory) -> bool:
+    """Returns whether the headers of a module are not in the image; those that a write damaged are there."""
+    image = known_module.image
+    if has_status(image.status, StatusCode.HEADERS_INVALID):
+        return _zeros(memory, known_module.module.base)
+    return has_status(image.status, StatusCode.HEADERS_UNREADABLE)
+
+
 def _head(ntdll: KnownModule, memory: Memory, section: Optional[ImageReader]) -> Tuple[Optional[int], str]:
     """Returns the address of the list's head, None if unknown, and the missing data, empty if nothing.
 
@@ -334,8 +342,8 @@ def _head(ntdll: KnownModule, memory: Memory, section: Optional[ImageReader]) ->
     if ntdll.image.status and section is not None:
         rva = _exported(section) or rva
     if rva is None:
-        zeros = has_status(ntdll.image.status, StatusCode.HEADERS_INVALID) and _zeros(memory, base)
-        return None, _EXPORTS if zeros or has_status(ntdll.image.status, *_UNREAD) else ""
+        lost = lacks_headers(ntdll, memory) or has_status(ntdll.image.status, *_UNREAD)
+        return None, _EXPORTS if lost else ""
     code = None if section is None else section.read(rva, _LENGTH + 1)
     if code is None:
         code = memory.read(base + rva, _LENGTH + 1)

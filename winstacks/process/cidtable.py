@@ -1,12 +1,14 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Reads PspCidTable, the handle table whose handles are the IDs of all processes and threads."""
+"""PspCidTable: the handle table in which Windows finds each process and thread by its ID."""
 
 from __future__ import annotations
 
 import logging
 from typing import Dict, Iterable, List, Optional, Set, Tuple
 
+from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import MissingMemberError
 from ..memory.image import Image
 from .handletables import HandleTables
@@ -21,10 +23,9 @@ from .kernelobjects import (
 
 vollog = logging.getLogger(__name__)
 
+CID_TABLE = "PspCidTable"
 MAX_IDS = 1 << 18
 """Maximum number of entries of PspCidTable that are read."""
-
-CID_TABLE = "PspCidTable"
 
 
 class CidTable:
@@ -99,3 +100,17 @@ class CidTable:
                 eprocess = self.process_of.get(pid or 0, eprocess)
             if eprocess:
                 self.threads_of.setdefault(eprocess, []).append(ethread)
+
+
+def id_differs(known: Optional[int], own: Optional[int]) -> Status:
+    """Returns the status of an object whose own ID differs from its ID in PspCidTable.
+
+    Args:
+        known: the ID in PspCidTable, None if it is not there
+        own: the ID in the object itself, None if it cannot be read
+    """
+    return (
+        NOTHING
+        if known in (None, own) or own is None
+        else status(StatusItem(StatusCode.ID_IN_CID_TABLE, known))
+    )

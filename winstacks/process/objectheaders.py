@@ -18,7 +18,7 @@ from ..memory.decode.status import NOTHING, Status, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import MissingMemberError
 from ..memory.image import Image
-from .cidtable import CidTable
+from .cidtable import CidTable, id_differs
 from .kernelobjects import IMAGE_FILE_NAME, process_at, thread_at
 from .objectblocks import (
     CREATOR_FLAG,
@@ -29,7 +29,7 @@ from .objectblocks import (
     OBJECT_HEADER,
     ObjectBlocks,
 )
-from .processlist import id_differs, process_list
+from .processlist import process_list
 from .programs import ProgramNames
 from .threadids import ThreadIds
 

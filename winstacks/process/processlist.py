@@ -12,19 +12,19 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Protocol, Set, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Protocol, Set, Tuple
 
 from volatility3.framework import exceptions, interfaces
 from volatility3.plugins.windows import psscan
 
 from ..memory import bulk
 from ..memory.decode import links
-from ..memory.decode.status import NOTHING, Status, StatusItem, naming, status
+from ..memory.decode.status import NOTHING, Status, naming, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import Field, MissingMemberError
 from ..memory.decode.text import counted
 from ..memory.image import Image
-from .cidtable import CID_TABLE, CidTable
+from .cidtable import CID_TABLE, CidTable, id_differs
 from .handletables import HandleTables, handle_tables
 from .kernelobjects import (
     PROCESS_OBJECT,
@@ -43,8 +43,9 @@ vollog = logging.getLogger(__name__)
 SYSTEM_PID = 4
 MAX_PROCESSES = 1 << 16
 MAX_STRANGE = 256
-"""The most nodes of the list that are shown although no process is there: Windows' own list has none, and a
-page has room for hundreds of links."""
+"""The most nodes of the list that are shown although no process is known to be there: their type is another,
+or it is not in the image and PspCidTable lacks them, too. Windows' own list has few, and a page has room for
+hundreds of links."""
 
 LIST_SYMBOL = "PsActiveProcessHead"
 HANDLE_TABLES = "HandleTableListHead"
@@ -140,6 +141,7 @@ class KernelProcesses:
     def __init__(self, image: Image) -> None:
         self.status: Status = NOTHING
         self.interrupted = self._broken = False
+        self._strange = 0
         self._image = image
         self._memory = image.memory(image.kernel)
         self._found: Dict[int, Status] = {}
@@ -191,7 +193,8 @@ class KernelProcesses:
             absent = links.absent_nodes(head or 0, walk.gap, self._is_absent, self._may_be_listed)
             self._broken = bool(absent)
             self.interrupted = head in absent or (self._broken and not walk.gap.one)
-        processes, left_out = self._believed(nodes)
+        processes = [link - self._links for link in nodes if self._is_shown(link - self._links)]
+        left_out = len(processes) < len(nodes)
         if walk.gap is not None or walk.altered is not None or not nodes or left_out:
             self.status = status(StatusCode.PROCESS_LIST_DAMAGED)
             vollog.warning(
@@ -203,17 +206,13 @@ class KernelProcesses:
             if self._may_be_absent(link - self._links):
                 self._found.setdefault(link - self._links, NOTHING)
 
-    def _believed(self, nodes: Iterable[int]) -> Tuple[List[int], bool]:
-        """Returns the processes of nodes of the list, and whether nodes are left out where no process is."""
-        found: List[int] = []
-        strange = 0
-        for link in nodes:
-            eprocess = link - self._links
-            kind = self._memory.member(eprocess, self._kind)
-            strange += kind is not None and not is_type(kind, PROCESS_OBJECT)
-            if strange <= MAX_STRANGE or kind is None or is_type(kind, PROCESS_OBJECT):
-                found.append(eprocess)
-        return found, strange > MAX_STRANGE
+    def _is_shown(self, eprocess: int) -> bool:
+        """Returns whether a node of the list is shown: a process, or one of the first MAX_STRANGE others."""
+        kind = self._memory.member(eprocess, self._kind)
+        if is_type(kind, PROCESS_OBJECT) or (kind is None and eprocess in self._ids.unread):
+            return True
+        self._strange += 1
+        return self._strange <= MAX_STRANGE
 
     def _follow_links(self) -> None:
         """Follows the links of all processes if parts of the list are not in the image.
@@ -233,7 +232,7 @@ class KernelProcesses:
                     linked |= {eprocess, neighbour}
                 elif not self._may_be_absent(neighbour):
                     continue
-                if neighbour not in self._found:
+                if neighbour not in self._found and self._is_shown(neighbour):
                     self._found[neighbour] = NOTHING
                     pending.append(neighbour)
         for eprocess in linked:
@@ -320,20 +319,6 @@ class KernelProcesses:
 def process_list(image: Image) -> Processes:
     """Returns the list of processes, for `image.service(process_list)`: here a kernel's."""
     return KernelProcesses(image)
-
-
-def id_differs(known: Optional[int], own: Optional[int]) -> Status:
-    """Returns the status of an object whose own ID differs from its ID in PspCidTable.
-
-    Args:
-        known: the ID in PspCidTable, None if it is not there
-        own: the ID in the object itself, None if it cannot be read
-    """
-    return (
-        NOTHING
-        if known in (None, own) or own is None
-        else status(StatusItem(StatusCode.ID_IN_CID_TABLE, known))
-    )
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ from ..memory.image import AddressSpace, Image
 from . import processors, stacklimits
 from . import threadids as ids
 from . import threadscan as threadscan
-from .cidtable import CID_TABLE, CidTable
+from .cidtable import CID_TABLE, CidTable, id_differs
 from .kernelobjects import (
     PROCESS_OF_THREAD,
     THREAD_OBJECT,
@@ -34,7 +34,7 @@ from .kernelobjects import (
     process_type,
     thread_type,
 )
-from .processlist import found_by, id_differs, process_list
+from .processlist import found_by, process_list
 from .processors import PROCESSORS
 from .spaces import AddressSpaces
 from .thread import RUNNING, TEB, TERMINATED, Choice, Thread, ThreadLists, has_state
@@ -46,8 +46,8 @@ MAX_THREADS_OF_PROCESS = 1 << 16
 """Maximum number of threads that are read of one process."""
 
 MAX_STRANGE = 64
-"""The most nodes of a process's list that are shown although no thread is there: Windows' own list has none,
-and a page has room for hundreds of links."""
+"""The most nodes of a process's list that are shown although no thread is known to be there: Windows' own
+list has few, and a page has room for hundreds of links."""
 
 _MEMBERS = {
     "type": ("Tcb.Header.Type",),
@@ -237,7 +237,7 @@ class KernelThreads:
         ended = strange = 0
         for entry in (*walk.before, *unreadable, *walk.after):
             thread = self._at(process, entry - self._entry)
-            if has_status(thread.status, StatusCode.NOT_A_THREAD):
+            if self._is_strange(thread):
                 strange += 1
                 if strange > MAX_STRANGE:
                     continue
@@ -258,6 +258,15 @@ class KernelThreads:
         count = self._memory.member(process.space.eprocess, self._count)
         if walk.gap is None and count is not None and not listed - ended <= count <= listed:
             yield self._nothing(process, status(StatusItem(StatusCode.THREAD_COUNT, count)))
+
+    def _is_strange(self, thread: Thread) -> bool:
+        """Returns whether no thread is known to be at an address: its type is another, or it is not in the
+        image and PspCidTable lacks it, too."""
+        if has_status(thread.status, StatusCode.NOT_A_THREAD):
+            return True
+        partly = has_status(thread.status, StatusCode.PARTLY_UNREADABLE, StatusCode.UNREADABLE)
+        known = not partly or thread.ethread in self._ids.unread
+        return not known and self._memory.member(thread.ethread, self._fields.get("type")) is None
 
     def _may_be_thread(self, link: int) -> bool:
         """Returns whether a link may lead to a thread, as far as its address shows."""

@@ -13,6 +13,7 @@ from typing import Iterator, Optional, Tuple
 from ...columns.words import CERTAIN, LOW, MEDIUM, POSSIBLE, USER, WOW64
 from ...memory.image import AddressSpace
 from ...names.decode.pe import DIRECTORY_EXPORT
+from ...names.registeredtables import lacks_headers
 from ...names.symbolizer import KnownModule
 from ...process.processlist import process_member
 from ...process.usertypes import peb_at
@@ -63,7 +64,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         severity, confidence, innocent = MEDIUM, CERTAIN, NONE_KNOWN
         if unsure:
             severity, confidence, innocent = LOW, POSSIBLE, _NOT_SURE
-        elif kind != _KINDS[0] and known_module.image.headers is None:
+        elif kind != _KINDS[0] and lacks_headers(known_module, facts.image.memory(stack.space)):
             severity, confidence, innocent = LOW, POSSIBLE, _MAY_BE_EXPORTS
         elif kind != _KINDS[0] and _in_exports(known_module, address):
             severity, confidence, innocent = LOW, CERTAIN, _EXPORTS

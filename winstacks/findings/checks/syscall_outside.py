@@ -79,6 +79,8 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         # A CONTEXT in a dump has the registers of a system call, but not what the kernel saved for it.
         yield from _resumed(stack, facts, 1 if facts.image.table_name else 0)
         return
+    if _left(thread, newest):
+        return
     place = next(frame_places(stack), None)
     if place is not None and not place.number and place.how == TRAP and place.name.backing != UNKNOWN:
         yield from _entered(stack, newest, thread, place, facts)
@@ -89,7 +91,7 @@ def _entered(
     stack: StackRecord, entry: TrapState, thread: Thread, place: FramePlace, facts: CheckFacts
 ) -> Iterator[Finding]:
     """Yields what the newest trap frame of a thread shows of its system call."""
-    code = None if _left(thread, entry) else _code_before(stack.space, place.address, facts)
+    code = _code_before(stack.space, place.address, facts)
     if code is None:
         return
     entering = code[-len(ENTERING[0]) :] in ENTERING

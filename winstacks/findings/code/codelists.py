@@ -31,7 +31,7 @@ from ...memory.decode.statuscodes import words_that
 from ...memory.decode.statusmeanings import Means
 from ...memory.decode.structure import integers
 from ...names.decode.pe import MEM_WRITE
-from ...names.registeredtables import CodeRange
+from ...names.registeredtables import CodeRange, lacks_headers
 from ...names.symbolizer import AddressNamer, KnownModule
 from ...process.regions import Region
 
@@ -192,7 +192,7 @@ class CodeLists:
         module = known_module.module
         seen: Set[int] = set()
         # Without headers the variables are at no known place.
-        absent: Set[int] = set() if known_module.image.headers else {module.base}
+        absent: Set[int] = {module.base} if lacks_headers(known_module, self._memory) else set()
         for address in itertools.islice(self._variables(known_module, absent), MAX_VARIABLES):
             if len(seen) >= MAX_RANGES:
                 break

@@ -26,7 +26,7 @@ class Kept(Dict[Key, Value]):
         self._left = self._most = most or sys.maxsize
 
     def keep(self, key: Key, value: Value, size: int = 1) -> Value:
-        """Keeps a value, and returns it."""
+        """Keeps the value of a key that has none, and returns it."""
         if size > self._left:
             self.clear()
             self._left = self._most

@@ -14,6 +14,7 @@ import struct
 import uuid
 from typing import NamedTuple, Optional, Tuple
 
+from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import unsigned
 from ...memory.decode.text import last_part
@@ -188,11 +189,13 @@ def _need(read: ReadRva, rva: int, length: int) -> memoryview:
     """Returns bytes of the headers.
 
     Raises:
-        HeaderError: some of them cannot be read
+        HeaderError: some of them cannot be read. Those that Windows loads end within the first page: only a
+            write to them leads beyond it
     """
     data = read(rva, length)
     if data is None:
-        raise HeaderError(StatusCode.HEADERS_UNREADABLE)
+        within = rva + length <= PAGE_SIZE
+        raise HeaderError(StatusCode.HEADERS_UNREADABLE if within else StatusCode.HEADERS_INVALID)
     return memoryview(data)
 
 

@@ -283,7 +283,8 @@ class WalkerArm64(Walker[RegistersArm64]):
             return self._chained(registers, True, StatusCode.NO_UNWIND_DATA)
         quiet = self._is_quiet(image, table, registers.ip - image.base)
         if not quiet and strip(self.read_stack((registers.fp or 0) + _SLOT) or 0) == ip:
-            # The code has stored the pair itself: no other pair can have the address in lr.
+            # The code has stored the pair itself. Another pair has the address only in a recursion: then one
+            # of its frames is missing.
             return self._chained(registers, True, StatusCode.NO_UNWIND_DATA)
         doubt = None if proven and quiet else StatusCode.NO_UNWIND_DATA
         if quiet is None or proven is None:

@@ -374,7 +374,7 @@ class Walker32(Walker[Registers32]):
         ip, bp = registers.ip, registers.bp
         image = self._find_image(ip - 1)
         known = image is not None and image.windows and not self._own_copy(ip)
-        if not known or bp is None or bp < registers.sp or bp % self.slot_size:
+        if not known or bp is None or bp < registers.sp or bp % self.slot_size or not self._stacks.reach(bp):
             return None
         own = self._functions.containing(ip)
         saved, address = self.read_stack(bp), self.read_stack(bp + self.slot_size)
@@ -384,7 +384,8 @@ class Walker32(Walker[Registers32]):
             return None
         remark = StatusCode.NOT_BEHIND_A_CALL if self.is_behind_call(address) is False else None
         sp = bp + 2 * self.slot_size
-        above = Registers32(address, sp, saved, exact=False, before_call=sp)
+        before_call = sp if own.place.ebp == OURS else None
+        above = Registers32(address, sp, saved, exact=False, before_call=before_call)
         return WalkStep(above, FRAME_POINTER, remark=remark)
 
     def _trap(self, address: int) -> Optional[WalkStep[Registers32]]:

@@ -51,19 +51,35 @@ def test_a_guard_of_an_export_table(name: str, control: int, severity: str) -> N
     assert row["Innocent"].startswith("a guard of the export table") == (severity == "low")
 
 
+@pytest.mark.parametrize("zeros", [False, True])
 @pytest.mark.parametrize(("control", "severity"), [(0x30401, "low"), (0x401, "medium")])
-def test_without_headers_data_may_be_an_export_table(control: int, severity: str) -> None:
-    """A breakpoint on code is no guard, whatever is missing."""
+def test_without_headers_data_may_be_an_export_table(control: int, severity: str, zeros: bool) -> None:
+    """A breakpoint on code is no guard, whatever is missing. Tools write zeros for what they cannot read."""
     forged = FindingImage("win10-x64")
     module = forged.stacks.modules["ntdll"]
     forged.breaks_at(module.base + STUB, control)
     image = forged.image()
-    forged.app.space.set_state(module.base, 0x1000, State.MISSING)
-    assert module.section is not None
-    module.section.set_state(0, 0x1000, State.MISSING)
+    if zeros:
+        forged.app.space.write(module.base, bytes(0x1000))
+    else:
+        forged.app.space.set_state(module.base, 0x1000, State.MISSING)
+        assert module.section is not None
+        module.section.set_state(0, 0x1000, State.MISSING)
     row = only(found(image, CHECK))
     assert row["Severity"] == severity
     assert ("which would show whether this is its export table" in row["Innocent"]) == (severity == "low")
+
+
+@pytest.mark.parametrize(("offset", "value"), [(0, 0), (0x3C, 0x100000), (0x3C, 0xFF8)])
+def test_headers_that_are_written_over_are_not_absent(offset: int, value: int) -> None:
+    """One write to the process's own copy does not lower what the thread did."""
+    forged = FindingImage("win10-x64")
+    module = forged.stacks.modules["ntdll"]
+    forged.breaks_at(module.base + STUB, 0x30401)
+    image = forged.image()
+    forged.app.space.write_int(module.base + offset, value, 4)
+    forged.app.space.set_state(module.base + 0x1000, 0x1000, State.PAGEFILE)
+    assert only(found(image, CHECK))["Severity"] == "medium"
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -33,6 +33,7 @@ from tests.support.only import only
 from tests.support.processdumps import OpenedDump
 from tests.support.writtendumps import process_of, write_dump
 from winstacks.findings.code import stubs
+from winstacks.process.thread import TERMINATED, WAITING
 
 CHECK = "syscall_outside"
 RVA = 0x1800
@@ -293,13 +294,18 @@ def test_a_call_in_the_dump_of_a_process(
     assert all("behind a system call; bytes before 0f 05" in row["Evidence"] for row in shown)
 
 
-@pytest.mark.parametrize(("outside", "expected"), [(True, ["high"]), (False, [])])
-def test_a_call_that_waits_for_its_callback(outside: bool, expected: List[str]) -> None:
-    """The newest system call is one of the callback; a machine frame has the place of the older call."""
+@pytest.mark.parametrize(
+    ("outside", "state", "expected"),
+    [(True, WAITING, ["high"]), (True, TERMINATED, []), (False, WAITING, [])],
+)
+def test_a_call_that_waits_for_its_callback(outside: bool, state: int, expected: List[str]) -> None:
+    """The newest system call is one of the callback; a machine frame has the place of the older call. Nothing
+    waits any more in a thread that has ended."""
     forged = CallbackImage("win10-x64")
     process = forged.called_back(1004, callbacks=1).process
     process.region(PRIVATE, b"\x90\x0f\x05\xc3".ljust(PAGE, b"\xcc"), protection=EXECUTE_READWRITE)
     image = forged.kernel.image()
+    process.threads[0].ethread["Tcb.State"] = state
     ip, thread = forged.modules["ntdll"].base + STUB.rva + BEHIND_SYSCALL, process.threads[0]
     slots = [
         at

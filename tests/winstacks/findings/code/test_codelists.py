@@ -117,6 +117,19 @@ def test_a_list_that_is_not_in_the_image_may_have_the_range(
     assert ("the runtime's own list of code, which may have this range" in str(row["Innocent"])) == bool(lost)
 
 
+def test_headers_of_clr_that_are_written_over_are_not_absent() -> None:
+    """One write to the process's own copy of CLR explains no code."""
+    host = Host64("win10-x64")
+    program = Program32(host, "ide.exe", "clr.dll", functions="main")
+    program.wide.process.region(CODE, size=SIZE, protection=EXECUTE_READWRITE)
+    program.narrow.space.write(CODE + 0x100, code_of(Routine(0x100)))
+    forged.foreign_clr(program.narrow, CODE, CODE + SIZE)
+    program.waits(*IN_CLR, Private32(CODE), WAIT_EX)
+    image = host.kernel.image()
+    program.narrow.space.write(program.narrow.modules["clr"][0].base, bytes(8))
+    assert only(found(image, "unbacked"))["Severity"] == "medium"
+
+
 @pytest.mark.parametrize(("listed", "severity"), [(0x4000, "low"), (0x1000, "medium")])
 def test_the_code_range_of_v8(listed: int, severity: str) -> None:
     """A program with V8 in it whose symbols are at hand; half of the reserved range is too little."""

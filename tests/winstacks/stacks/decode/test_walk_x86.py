@@ -231,6 +231,15 @@ def test_an_ebp_that_leads_off_the_stack_is_no_frame_pointer() -> None:
     assert walk.end is None and walk.gaps[0] is StatusCode.FRAME_POINTER_IMPLAUSIBLE
 
 
+def test_an_ebp_that_leads_off_the_stack_to_an_address_outside_all_modules_is_no_frame_pointer() -> None:
+    """Not even in code of Windows that sets up a frame: one write to the saved register leads anywhere."""
+    program = Program().put(SP + 0x44, at(3))
+    program.windows = True
+    program.private = {0x20000000: b"\x5a" * 0x80, 0xFA000000: struct.pack("<2I", 0, 0x20000040)}
+    walk = program.walk(Registers32(at(1), SP, 0xFA000000))
+    assert frames_of(walk)[1:] == [(at(3), "scan", False)]
+
+
 def test_a_function_that_was_not_called_from_there_is_doubted() -> None:
     program = Program().put(SP + 0x20, SP + 0x40, at(9)).put(SP + 0x40, 0, 0)
     walk = program.walk(Registers32(at(1), SP, SP + 0x20))
@@ -303,12 +312,15 @@ def test_an_exception_of_a_call_into_no_memory(ip: int) -> None:
     assert (walk.end, walk.gaps) == (None, ())
 
 
-def test_a_copied_return_address_does_not_tell_where_its_caller_s_stack_begins() -> None:
-    """A function that aligns Esp (GCC's `Sleep` of Wine's kernelbase) lies below a caller without a frame.
+@pytest.mark.parametrize("private", [False, True])
+def test_a_copied_return_address_does_not_tell_where_its_caller_s_stack_begins(private: bool) -> None:
+    """A function that aligns Esp (GCC's `Sleep` of Wine's kernelbase) lies below a caller without a frame,
+    which may lie in memory that is not executable while it sleeps.
 
     What the caller's depth leads to from the copy is an old value, here a return address.
     """
     program = Program()
+    program.windows = private
     # lea ecx, [esp+4]; and esp, -8; push [ecx-4]; push ebp; mov ebp, esp; push ecx; sub esp, 14h; call eax
     aligned = bytes.fromhex("cc cc 8d 4c 24 04 83 e4 f8 ff 71 fc 55 89 e5 51 83 ec 14 ff d0")
     aligned += bytes.fromhex("8b 4d fc 83 ec 08 c9 8d 61 fc c2 04 00 cc")
@@ -316,8 +328,9 @@ def test_a_copied_return_address_does_not_tell_where_its_caller_s_stack_begins()
     frameless = bytes.fromhex("cc cc 83 ec 1c 89 04 24 ff d3 83 ec 04 83 c4 1c c3 cc")
     program.memory[0x10FE : 0x10FE + len(aligned)] = aligned
     program.memory[0x11FE : 0x11FE + len(frameless)] = frameless
+    program.private, program.data = {0x20000000: frameless.ljust(0x80, b"\xcc")}, [0x20000]
     program.memory[0x131B:0x1320] = program.memory[0x141B:0x1420] = bytes.fromhex("90 90 90 ff d0")
-    waits, behind, bp = BASE + 0x1113, BASE + 0x1208, SP + 0x20
+    waits, behind, bp = BASE + 0x1113, 0x2000000A if private else BASE + 0x1208, SP + 0x20
     # Saved Ebp, the copy, the return address itself; the caller's frame of 1Ch bytes; its return address.
     program.put(bp, SP + 0x60, behind, behind).put(bp + 0x24, at(4)).put(bp + 0x28, at(3))
     program.put(SP + 0x60, 0, 0)
