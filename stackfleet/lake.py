@@ -257,12 +257,8 @@ class Lake:
 
         return _repeated(write)
 
-    def put_manifest(self, manifest: Manifest) -> None:
-        """Replaces the manifest of an image whose rows stay."""
-        with self._written() as snapshot:
-            self._put(snapshot, manifest)
-
     def _put(self, snapshot: Snapshot, manifest: Manifest) -> None:
+        """Replaces the manifest of an image whose rows stay."""
         condition = f'"Table" = {quoted(MANIFESTS)} AND "ImageId" = {quoted(manifest["image_id"])}'
         rows = iter([manifest_rows(MANIFESTS, [manifest])])
         self._store.commit(snapshot, rows, [manifest["image_id"]], condition)

@@ -379,7 +379,7 @@ def test_an_image_is_not_compared_with_a_pipe(few: Fleet, tmp_path: pathlib.Path
     facts = pipe.stat()
     known.update(path=str(pipe), size=facts.st_size, modified=facts.st_mtime_ns)
     known["files"] = [{"path": str(pipe), "size": 0, "sha256": None}]
-    Lake(str(lake)).put_manifest(known)
+    fleetlakes.put_manifest(Lake(str(lake)), known)
     done = fleet("run", same, "-o", lake, *few.options)
     assert done.returncode == 0, done.stderr
     assert len(Lake(str(lake)).manifests()) == 2

@@ -86,7 +86,9 @@ def test_an_image_that_is_read_again_replaces_its_rows(lake: str) -> None:
 CHANGES: Dict[str, Callable[[str], object]] = {
     "replaced": lambda uri: add(uri, "i1", stack="nt!B", before="attempt"),
     "forgotten": lambda uri: Lake(uri).forget(["i1"]),
-    "named by a copy": lambda uri: Lake(uri).put_manifest({**Lake(uri).manifests()[0], "copies": ["/b.raw"]}),
+    "named by a copy": lambda uri: fleetlakes.put_manifest(
+        Lake(uri), {**Lake(uri).manifests()[0], "copies": ["/b.raw"]}
+    ),
 }
 
 

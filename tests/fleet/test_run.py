@@ -21,6 +21,7 @@ from deltalake import DeltaTable
 from stackfleet import lake as lake_module
 from stackfleet.lake import Lake, NewImage
 from stackfleet.manifests import unopened
+from tests.support import fleetlakes
 from tests.support.fleetimages import Fleet, Machine, new_fleet
 from tests.support.fleetrun import called, fleet, manifests, rows
 from tests.support.only import only
@@ -101,7 +102,7 @@ def test_other_versions_redo_and_say_so(few: Fleet, lake: pathlib.Path, tmp_path
     mine = copy(lake, tmp_path)
     for known in manifests(mine).values():
         known["versions"]["volatility3"] = "1"
-        Lake(str(mine)).put_manifest(known)
+        fleetlakes.put_manifest(Lake(str(mine)), known)
     done = fleet("run", few.paths[0], "-o", mine, *few.options)
     assert "1 image is read again: the version of volatility3 was 1" in done.stderr
 

@@ -50,7 +50,7 @@ class Attack:
     def set(self, **values: Any) -> None:
         """Lets the manifest of `i1` say something else."""
         known = only(item for item in Lake(str(self.lake)).manifests() if item["image_id"] == "i1")
-        Lake(str(self.lake)).put_manifest({**known, **values, "image_id": "i1"})
+        fleetlakes.put_manifest(Lake(str(self.lake)), {**known, **values, "image_id": "i1"})
 
     def set_row(self, **values: Any) -> None:
         """Lets the row of the manifest of `i1` say something else."""

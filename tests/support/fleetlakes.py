@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from stackfleet.columns import SCHEMAS
 from stackfleet.lake import Lake, NewImage
-from stackfleet.manifests import DONE, MANIFEST_VERSION
+from stackfleet.manifests import DONE, MANIFEST_VERSION, Manifest
 from stackfleet.writer import TableFiles
 
 Row = Dict[str, Any]
@@ -71,6 +71,12 @@ def add(lake: Lake, image_id: str, **tables: Any) -> None:
     """
     with tempfile.TemporaryDirectory() as folder:
         lake.add(new_image(pathlib.Path(folder), image_id, **tables))
+
+
+def put_manifest(lake: Lake, manifest: Manifest) -> None:
+    """Replaces the manifest of an image whose rows stay."""
+    with lake._written() as snapshot:
+        lake._put(snapshot, manifest)
 
 
 def new_image(folder: pathlib.Path, image_id: str, **tables: Any) -> NewImage:
