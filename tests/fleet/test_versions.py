@@ -11,7 +11,6 @@ from typing import Any, Iterator, List
 import pyarrow as pa
 import pytest
 
-from stackfleet import lake as lakes
 from stackfleet.columns import UNITED
 from stackfleet.lake import Depth, Lake
 from stackfleet.store import Store
@@ -25,23 +24,12 @@ SAID = "stackfleet: tables of version 1, not"
 
 
 @pytest.fixture
-def lake(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def lake(tmp_path: pathlib.Path) -> str:
     """Three images; the lake was begun with one of version 1."""
     uri = str(tmp_path / "lake")
     fields = [field for field in UNITED if field.name not in LACKING]
-    older = pa.schema([*fields, pa.field("PagesWanted", pa.int64())])
-    begin = Lake(uri, create=True)
-    monkeypatch.setattr(begin, "_store", Store(uri, older))
-    real = lakes.united
-
-    def united(table: str, batches: List[Any]) -> Any:
-        rows = real(table, batches)
-        whole = rows.append_column("PagesWanted", pa.nulls(rows.num_rows, pa.int64()))
-        return whole.select(["Table", *older.names])
-
-    with monkeypatch.context() as old:
-        old.setattr(lakes, "united", united)
-        add(begin, "old", Schema=1)
+    with fleetlakes.of_columns(pa.schema([*fields, pa.field("PagesWanted", pa.int64())])):
+        add(Lake(uri, create=True), "old", Schema=1)
     for image_id in ("new1", "new2"):
         add(Lake(uri), image_id)
     return uri

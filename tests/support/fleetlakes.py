@@ -4,13 +4,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import tempfile
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterator, List
 
 import pyarrow as pa
+import pytest
 
-from stackfleet.columns import SCHEMAS
+from stackfleet import lake as lake_module
+from stackfleet import manifestrows
+from stackfleet.columns import SCHEMAS, united
 from stackfleet.lake import Lake, NewImage
 from stackfleet.manifests import DONE, MANIFEST_VERSION, Manifest
 from stackfleet.writer import TableFiles
@@ -59,6 +63,24 @@ def arrow(table: str, image_id: str, rows: List[Row]) -> Any:
 def _fitting(value: Any, kind: Any) -> Any:
     """A number in a column of texts is an address."""
     return f"{value:#x}" if kind == pa.string() and isinstance(value, int) else value
+
+
+@contextlib.contextmanager
+def of_columns(schema: pa.Schema) -> Iterator[None]:
+    """Lakes that are made, and rows that are added, have the columns of a schema, as by another version."""
+
+    def of_schema(table: str, batches: List[Any]) -> Any:
+        rows = united(table, batches)
+        for field in schema:
+            if field.name not in rows.column_names:
+                rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+        return rows.select(["Table", *schema.names])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lake_module, "UNITED", schema)
+        for module in (lake_module, manifestrows):
+            patch.setattr(module, "united", of_schema)
+        yield
 
 
 def add(lake: Lake, image_id: str, **tables: Any) -> None:
