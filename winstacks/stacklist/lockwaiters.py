@@ -22,7 +22,7 @@ from ..locks.lock import Lock
 from ..memory.decode.status import NOTHING, Status, status
 from ..memory.image import KERNEL_PID
 from ..names.symbolizer import Symbolizer
-from ..waits.chains import Chains, Key, is_inferred
+from ..waits.chains import Chains, is_inferred, key_of
 from ..waits.lister import ProcessWaits, WaitLister
 from ..waits.records import Awaited, LockKey, ThreadWait, lock_key
 from .frames import NamedFrames
@@ -68,12 +68,6 @@ class LockWaiters:
         return Chains(self._processes, self._pids)
 
     @cached_property
-    def _cycle_of(self) -> Dict[Key, int]:
-        """The number of the deadlock in which a thread is, by its key: each is in one at most."""
-        cycles = enumerate(self._chains.deadlocks)
-        return {step.thread: number for number, cycle in cycles for step in cycle}
-
-    @cached_property
     def _doubts(self) -> Dict[Tuple[int, Optional[int]], Status]:
         """Why waiting threads of a process may be missing, by its _EPROCESS and ID."""
         found: Dict[Tuple[int, Optional[int]], Status] = {}
@@ -109,8 +103,9 @@ class LockWaiters:
         Args:
             found: the waiting threads that `of_lock` returned
         """
-        threads = ((waiter.wait.thread.space.pid, waiter.wait.thread.tid) for waiter in found)
-        numbers = {self._cycle_of[thread] for thread in threads if thread in self._cycle_of}
+        deadlock_of = self._chains.deadlock_of if found else {}
+        keys = (key_of(waiter.wait) for waiter in found)
+        numbers = {deadlock_of[key] for key in keys if key in deadlock_of}
         for number in sorted(numbers - self._told):
             self._told.add(number)
             cycle = self._chains.deadlocks[number]

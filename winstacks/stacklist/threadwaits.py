@@ -24,7 +24,7 @@ from ..names.symbolizer import Symbolizer
 from ..process.thread import Thread
 from ..stacks.lister import CallStack
 from ..tracedb.finder import Databases
-from ..waits.chains import Chains, is_inferred
+from ..waits.chains import Chains, is_inferred, key_of
 from ..waits.lister import ProcessWaits, WaitLister
 from ..waits.records import Awaited, ThreadWait
 from ..waits.userside import SymbolOf
@@ -157,19 +157,18 @@ class ThreadWaits:
             tids: the threads whose rows are shown, with the deadlocks to which their chains lead; all if
                 empty
         """
-        chains, in_deadlock = self.chains, {}
+        chains = self.chains
         shown = [each for each in self._shown if not tids or each.wait.thread.tid in tids]
         reached = set().union(*(chains.reached(each.wait) for each in shown)) if tids else set(chains.waits)
         for number, cycle in enumerate(chains.deadlocks, 1):
-            in_deadlock.update({step.thread: number for step in cycle})
             if reached.isdisjoint(step.thread for step in cycle):
                 continue
             wait = chains.waits[cycle[0].thread]
             sentence, doubts = chains.sentence(cycle), chains.doubts(cycle)
             yield WaitRow(wait, None, words.DEADLOCK, number, None, None, sentence, doubts)
         for wait, trace_id, symbol in shown:
-            thread = wait.thread
-            end, deadlock = chains.end(wait), in_deadlock.get((thread.space.pid, thread.tid))
+            end, place = chains.end(wait), chains.deadlock_of.get(key_of(wait))
+            deadlock = None if place is None else place + 1
             for awaited in wait.awaited:
                 faults = wait_status(wait, awaited)
                 yield WaitRow(

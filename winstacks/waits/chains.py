@@ -122,15 +122,15 @@ class Chains:
 
         Chains that join are followed once: the work grows with the threads and their owners.
         """
-        passed: Dict[Key, str] = {}
+        passed: Set[Key] = set()
         current, end = wait, ""
         while not end:
-            key = _key_of(current)
+            key = key_of(current)
             if self.waits.get(key) is current:
                 end = words.DEADLOCK if key in passed else self._known_ends.get(key, "")
                 if end:
                     break
-                passed[key] = ""
+                passed.add(key)
             step = self._step(current)
             if step is None or step.wait is None:
                 end = _end(current) if step is None else self._end_of(step.owner)
@@ -148,11 +148,11 @@ class Chains:
 
     def reached(self, wait: ThreadWait) -> Set[Key]:
         """Returns the keys of a waiting thread and of the threads in the chain behind it."""
-        return {_key_of(wait), *(self._key(step.owner) for step in self._steps(wait))}
+        return {key_of(wait), *(self._key(step.owner) for step in self._steps(wait))}
 
     def _steps(self, wait: ThreadWait) -> Iterator[ChainStep]:
         """Yields the steps behind a waiting thread, up to its end or once around a deadlock."""
-        passed = {_key_of(wait)}
+        passed = {key_of(wait)}
         step = self._step(wait)
         while step is not None:
             yield step
@@ -166,7 +166,7 @@ class Chains:
         owners = blockers(wait)
         if not owners:
             return None
-        known, key = self._owners[owners], _key_of(wait)
+        known, key = self._owners[owners], key_of(wait)
         # A thread that waits for what it owns itself stays where it is, too.
         way = self._graph.ways.get(key, key)
         owner = known.by_key.get(way, known.first)
@@ -199,6 +199,11 @@ class Chains:
     def deadlocks(self) -> List[Cycle]:
         """Each group of threads that wait for each other in a circle, as a cycle of keys."""
         return self._graph.cycles
+
+    @cached_property
+    def deadlock_of(self) -> Dict[Key, int]:
+        """The number of the deadlock in which a thread is, from 0, by its key: it is in one at most."""
+        return {step.thread: number for number, cycle in enumerate(self.deadlocks) for step in cycle}
 
     @cached_property
     def _graph(self) -> _Graph:
@@ -260,7 +265,8 @@ class Chains:
         return f"Deadlock{how}: " + "; ".join(parts) + "."
 
 
-def _key_of(wait: ThreadWait) -> Key:
+def key_of(wait: ThreadWait) -> Key:
+    """Returns the key of a waiting thread."""
     return wait.thread.space.pid, wait.thread.tid
 
 
