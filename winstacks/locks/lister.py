@@ -33,11 +33,7 @@ class KnownLocks:
 
     def of_space(self, space: AddressSpace, make: Callable[[AddressSpace], Iterable[Listed]]) -> List[Listed]:
         """Returns the locks of an address space."""
-        kept = self._lists.get(space)
-        if kept is None:
-            locks = list(make(space))
-            kept = self._lists.keep(space, locks, len(locks) + 1)
-        return kept
+        return self._lists.at_first_use(space, lambda: list(make(space)), lambda locks: len(locks) + 1)
 
 
 class LockLister:

@@ -108,11 +108,7 @@ class LoaderLists:
             return [], False
         # Each kind of stack is listed in all processes before the next kind is.
         key = space.layer_name, space.peb, space.machine
-        kept = self._kept.get(key)
-        if kept is None:
-            read = self._read(space)
-            kept = self._kept.keep(key, read, len(read[0]) + 1)
-        return kept
+        return self._kept.at_first_use(key, lambda: self._read(space), lambda read: len(read[0]) + 1)
 
     def _read(self, space: AddressSpace) -> LoaderList:
         """Reads the lists to which a PEB leads."""

@@ -72,11 +72,9 @@ class Vads:
         if not top:
             return [], True
         key = space.eprocess, top
-        kept = self._kept.get(key)
-        if kept is None:
-            read = self._read(tree, space, top)
-            kept = self._kept.keep(key, read, len(read[0]) + 1)
-        return kept
+        return self._kept.at_first_use(
+            key, lambda: self._read(tree, space, top), lambda read: len(read[0]) + 1
+        )
 
     def _read(self, tree: _Tree, space: AddressSpace, top: int) -> Tuple[List[Region], bool]:
         vads, whole = self._walk(tree, top)

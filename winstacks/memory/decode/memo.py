@@ -34,6 +34,13 @@ class Kept(Dict[Key, Value]):
         self[key] = value
         return value
 
+    def at_first_use(self, key: Key, make: Callable[[], Value], size: Callable[[Value], int]) -> Value:
+        """Returns the value of a key; if it has none yet, that is made, and kept with its size."""
+        if key not in self:
+            value = make()
+            return self.keep(key, value, size(value))
+        return self[key]
+
 
 class Memo(Kept[Key, Value]):
     """Values by key, each made at the first `memo[key]`.
