@@ -19,7 +19,6 @@ from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence, Tup
 from ..memory.decode import links, ranges
 from ..memory.decode.machine import Machine
 from ..memory.decode.memory import Memory
-from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.ranges import span_at
 from ..memory.decode.status import has_status
 from ..memory.decode.statuscodes import StatusCode, words_that
@@ -182,7 +181,7 @@ def registered(
             continue
         walk = links.walk(head, memory.links, MAX_TABLES)
         for range_ in walk.gap or ():
-            if range_.reason == links.HEAD or (not range_.link and _zeros(memory, head)):
+            if range_.reason == links.HEAD or (not range_.link and memory.is_zero_page(head)):
                 missing.append(f"the head of their list at {head:#x}")
             elif range_.reason == links.UNREADABLE and span_at(vads, range_.link) is not None:
                 missing.append(f"the element at {range_.link:#x}")
@@ -315,17 +314,11 @@ def _reaches(start: int, end: int, images: Sequence[int]) -> bool:
     return place < len(images) and images[place] < end
 
 
-def _zeros(memory: Memory, address: int) -> bool:
-    """Returns whether the page of an address is all zeros, as tools write for an unreadable page."""
-    data = memory.read(address - address % PAGE_SIZE, PAGE_SIZE)
-    return data is not None and not any(data)
-
-
 def lacks_headers(known_module: KnownModule, memory: Memory) -> bool:
     """Returns whether the headers of a module are not in the image; those that a write damaged are there."""
     image = known_module.image
     if has_status(image.status, StatusCode.HEADERS_INVALID):
-        return _zeros(memory, known_module.module.base)
+        return memory.is_zero_page(known_module.module.base)
     return has_status(image.status, StatusCode.HEADERS_UNREADABLE)
 
 
@@ -347,7 +340,7 @@ def _head(ntdll: KnownModule, memory: Memory, section: Optional[ImageReader]) ->
     code = None if section is None else section.read(rva, _LENGTH + 1)
     if code is None:
         code = memory.read(base + rva, _LENGTH + 1)
-    if code is None or (not any(code) and _zeros(memory, base + rva)):
+    if code is None or (not any(code) and memory.is_zero_page(base + rva)):
         return None, f"the code of {_GETTER}"
     if not code.startswith(_LOAD) or code[_LENGTH] != _RETURN:
         return None, ""

@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import Optional
 
 from ..memory.decode.memory import Memory
-from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.structure import Structure
 from ..memory.decode.view import View
 from ..memory.image import Image
@@ -70,5 +69,4 @@ def is_absent(memory: Memory, link: int) -> bool:
     Programs that copy memory write zeros for pages that they cannot read; no node of a list has zeros.
     """
     links = memory.links(link)
-    page = memory.read(link & -PAGE_SIZE, PAGE_SIZE) if links == (0, 0) else None
-    return links is None or (page is not None and not any(page))
+    return links is None or (links == (0, 0) and memory.is_zero_page(link))

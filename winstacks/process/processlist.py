@@ -11,6 +11,7 @@ threads; the threads that processors were executing; and the processes for which
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 from typing import Dict, Iterator, List, NamedTuple, Optional, Protocol, Set, Tuple
 
@@ -190,9 +191,10 @@ class KernelProcesses:
             # Beyond a break, a link is believed if it leads to a process.
             for end, direction in ((walk.gap.forward, 0), (walk.gap.backward, 1)):
                 nodes.update(dict.fromkeys(self._beyond(head or 0, end.link, direction, set(nodes))))
-            absent = links.absent_nodes(head or 0, walk.gap, self._is_absent, self._may_be_listed)
+            is_lost = functools.partial(is_absent, self._memory)
+            absent = links.absent_nodes(head or 0, walk.gap, is_lost, self._may_be_listed)
             self._broken = bool(absent)
-            self.interrupted = head in absent or (self._broken and not walk.gap.one)
+            self.interrupted = links.may_hide(head or 0, walk.gap, absent)
         processes = [link - self._links for link in nodes if self._is_shown(link - self._links)]
         left_out = len(processes) < len(nodes)
         if walk.gap is not None or walk.altered is not None or not nodes or left_out:
@@ -286,9 +288,6 @@ class KernelProcesses:
 
     def _is_process(self, eprocess: int) -> bool:
         return is_type(self._memory.member(eprocess, self._kind), PROCESS_OBJECT)
-
-    def _is_absent(self, link: int) -> bool:
-        return is_absent(self._memory, link)
 
     def _may_be_listed(self, link: int) -> bool:
         """Returns whether a link may lead to a process, as far as its address and PspCidTable show."""

@@ -273,16 +273,14 @@ class KernelThreads:
         return may_lie_at(self._image, link - self._entry)
 
     def _breaks_off(self, head: int, gap: Optional[links.ListGap]) -> bool:
-        """Returns whether pages that are not in the image may hold the links to threads that are: not if both
-        walks come to one absent node, because then no other thread is missing."""
-        memory, ids = self._memory, self._ids
+        """Returns whether pages that are not in the image may hold the links to threads that are."""
         absent = links.absent_nodes(
             head,
             gap,
-            lambda link: is_absent(memory, link),
-            lambda link: self._may_be_thread(link) and ids.may_have(link - self._entry),
+            functools.partial(is_absent, self._memory),
+            lambda link: self._may_be_thread(link) and self._ids.may_have(link - self._entry),
         )
-        return head in absent or bool(absent and gap is not None and not gap.one)
+        return links.may_hide(head, gap, absent)
 
     def _witnessed(self, eprocess: int, seen: Set[int]) -> Iterator[Tuple[int, str]]:
         """Yields (address, witness) of the threads that are missing in a process's list."""

@@ -7,7 +7,7 @@ Windows keeps processes, threads, modules, heaps and locks in such lists. No oth
 
 from __future__ import annotations
 
-from typing import Callable, Generator, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Collection, Generator, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 MAX_NODES = 1 << 20
 
@@ -191,6 +191,16 @@ def absent_nodes(
     if gap is None or is_absent(head):
         return set() if gap is None else {head}
     return {end.link for end in gap if is_absent(end.link) and is_possible(end.link)}
+
+
+def may_hide(head: int, gap: Optional[ListGap], absent: Collection[int]) -> bool:
+    """Returns whether absent nodes may lead to nodes that are in the image: not if both walks come to one of
+    them, because then no other node is missing. Behind an absent head all may be missing.
+
+    Args:
+        absent: what `absent_nodes` returned
+    """
+    return head in absent or (bool(absent) and gap is not None and not gap.one)
 
 
 def _altered(

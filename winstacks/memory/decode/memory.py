@@ -148,6 +148,11 @@ class Memory:
             return None
         return int.from_bytes(data, "little", signed=field.signed) >> field.shift & field.mask
 
+    def is_zero_page(self, address: int) -> bool:
+        """Returns whether the page of an address is all zeros, as tools write for an unreadable page."""
+        data = self.read(address & -PAGE_SIZE, PAGE_SIZE)
+        return data is not None and not any(data)
+
     def links(self, address: int) -> Optional[Tuple[int, int]]:
         """Returns Flink and Blink of the _LIST_ENTRY at an address, or None if they are not present."""
         half = self.pointer_size
