@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
+import itertools
 import pathlib
 import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -224,12 +225,11 @@ class Lake:
 
     def add_together(self, images: Sequence[NewImage]) -> None:
         """Adds images in one commit; see `add`."""
-        tried: list[Sequence[NewImage]] = []
+        tries = itertools.count()
 
         def write() -> None:
             # A store may refuse a commit that it has made: the answer was lost, its client asked again.
-            left = self._not_added(images) if tried else images
-            tried.append(left)
+            left = self._not_added(images) if next(tries) else images
             if left:
                 with self._written(LEAST_ROOM + sum(image.size for image in left)) as snapshot:
                     self._commit(snapshot, left)

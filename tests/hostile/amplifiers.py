@@ -301,22 +301,32 @@ def overlapping_resources() -> Image:
 
 def packed_processes() -> Image:
     """Twenty thousand nodes on the list of processes: links side by side, and no processes."""
-    kernel = _kernel()
-    own = kernel.process("app.exe", pid=1000)
-    image = kernel.image()
-    links = [process.eprocess.at("ActiveProcessLinks") for process in (kernel.system, own)]
-    ring(kernel.space, [kernel.symbol("PsActiveProcessHead"), *links, *_packed(kernel)])
-    return image
+    return _with_processes(_packed)
 
 
 def packed_threads() -> Image:
     """The same on the list of threads of a process."""
+    return _with_threads(_packed)
+
+
+def _with_processes(nodes: Callable[[Kernel], Sequence[int]]) -> Image:
+    """An image whose list of processes has further nodes."""
+    kernel = _kernel()
+    own = kernel.process("app.exe", pid=1000)
+    image = kernel.image()
+    links = [process.eprocess.at("ActiveProcessLinks") for process in (kernel.system, own)]
+    ring(kernel.space, [kernel.symbol("PsActiveProcessHead"), *links, *nodes(kernel)])
+    return image
+
+
+def _with_threads(nodes: Callable[[Kernel], Sequence[int]]) -> Image:
+    """The same with the list of threads of a process."""
     kernel = _kernel()
     own = kernel.process("app.exe", pid=1000)
     thread = own.thread(1004)
     image = kernel.image()
     head = own.eprocess.at("ThreadListHead")
-    ring(kernel.space, [head, thread.ethread.at("ThreadListEntry"), *_packed(kernel)])
+    ring(kernel.space, [head, thread.ethread.at("ThreadListEntry"), *nodes(kernel)])
     return image
 
 
@@ -328,12 +338,7 @@ def _packed(kernel: Kernel) -> Sequence[int]:
 
 def split_processes() -> Image:
     """Nodes at the start of pages: the type of each process lies in the page before, which is absent."""
-    kernel = _kernel()
-    own = kernel.process("app.exe", pid=1000)
-    image = kernel.image()
-    links = [process.eprocess.at("ActiveProcessLinks") for process in (kernel.system, own)]
-    ring(kernel.space, [kernel.symbol("PsActiveProcessHead"), *links, *_split(kernel)])
-    return image
+    return _with_processes(_split)
 
 
 def split_neighbours() -> Image:
@@ -352,13 +357,7 @@ def split_neighbours() -> Image:
 
 def split_threads() -> Image:
     """The same on the list of threads of a process."""
-    kernel = _kernel()
-    own = kernel.process("app.exe", pid=1000)
-    thread = own.thread(1004)
-    image = kernel.image()
-    head = own.eprocess.at("ThreadListHead")
-    ring(kernel.space, [head, thread.ethread.at("ThreadListEntry"), *_split(kernel)])
-    return image
+    return _with_threads(_split)
 
 
 def _split(kernel: Kernel) -> Sequence[int]:

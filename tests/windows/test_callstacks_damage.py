@@ -85,13 +85,19 @@ def test_a_running_thread_that_has_called_other_functions_since_its_last_system_
     assert [frame["Status"] for frame in frames] == ["", *["unsure"] * (len(frames) - 1)]
 
 
-def test_the_user_stack_of_a_thread_that_was_stopped_in_the_kernel_is_sure(tmp_path: pathlib.Path) -> None:
-    """A crash dump has the registers of its processor: the thread was in the kernel until then."""
+def became_running(tmp_path: pathlib.Path) -> Tuple[StackImage, List[Row]]:
+    """An image whose thread runs on a processor, and the frames of its kernel stack while it waited."""
     image = StackImage()
     thread = image.waiting(1004)
     (tmp_path / "before").mkdir()
     _, frames = shown(image, tmp_path / "before")[1004, "kernel"]
     image.kernel.cpus[0].current(thread)
+    return image, frames
+
+
+def test_the_user_stack_of_a_thread_that_was_stopped_in_the_kernel_is_sure(tmp_path: pathlib.Path) -> None:
+    """A crash dump has the registers of its processor: the thread was in the kernel until then."""
+    image, frames = became_running(tmp_path)
     high = ~MASK & (1 << 64) - 1
     saved = saved_context(Rip=frames[1]["Address"] | high, Rsp=frames[1]["Sp"] | high, SegCs=0x10)
     image.kernel.cpus[0].kprcb["ProcessorState.ContextFrame"] = saved
@@ -102,11 +108,7 @@ def test_the_user_stack_of_a_thread_that_was_stopped_in_the_kernel_is_sure(tmp_p
 
 def test_candidates_of_a_running_thread(tmp_path: pathlib.Path) -> None:
     """They are above the last known stack pointer, and no frames: no number, no depth, no hash."""
-    image = StackImage()
-    thread = image.waiting(1004)
-    (tmp_path / "before").mkdir()
-    _, frames = shown(image, tmp_path / "before")[1004, "kernel"]
-    image.kernel.cpus[0].current(thread)
+    image, frames = became_running(tmp_path)
     stack, rows = shown(image, tmp_path, candidates=True)[1004, "kernel"]
     assert (stack["Status"], stack["Depth"]) == ("running", 0)
     assert {frame["Address"] for frame in frames[2:]} < {row["Address"] for row in rows}
