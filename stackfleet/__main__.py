@@ -36,6 +36,9 @@ def main() -> int:
     if missing:
         print(f"stackfleet needs {', '.join(missing)}: pip install '.[fleet]'", file=sys.stderr)
         return 2
+    from . import validated
+
+    validated.load()
     from . import cli, store
 
     interrupts.end_in_order()

@@ -14,7 +14,6 @@ that it started.
 
 from __future__ import annotations
 
-import importlib
 import importlib.abc
 import json
 import logging
@@ -24,15 +23,13 @@ import queue
 import signal
 import sys
 import threading
-import time
 import traceback
 from typing import Any, Optional
 
 from winstacks.memory.workers import end_with_parent
 
+from . import validated
 from .job import Reading, reading
-
-_TRIES, _PAUSE = 50, 0.1
 
 
 class Line:
@@ -108,20 +105,7 @@ def use_cache(folder: Optional[str], lake: str) -> None:
     if folder is not None:
         os.makedirs(folder, exist_ok=True)
         constants.CACHE_PATH = folder
-    known = sys.modules.get("volatility3.schemas")
-    for tries_left in reversed(range(_TRIES)):
-        try:
-            if known is None:
-                importlib.import_module("volatility3.schemas")
-            else:
-                # Other processes may have validated tables since it was imported.
-                importlib.reload(known)
-            return
-        except ValueError:
-            # Another process is writing the list of validated tables at this moment.
-            if not tries_left:
-                raise
-            time.sleep(_PAUSE)
+    validated.load()
 
 
 def read(line: Line, job: dict[str, Any], options: Reading) -> None:

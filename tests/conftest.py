@@ -29,10 +29,15 @@ os.environ.pop("PYTHONUNBUFFERED", None)
 os.environ.pop("COLUMNS", None)
 
 # Volatility creates its cache folder when it is imported, and finds symbol tables there: the tests have their
-# own. Workers have that of the process that has started them.
-if "PYTEST_XDIST_WORKER" not in os.environ:
-    os.environ["XDG_CACHE_HOME"] = os.environ["APPDATA"] = tempfile.mkdtemp(prefix="stacktraces-cache-")
-    atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
+# own. Each worker has a folder in that of the process that has started it, because whoever imports Volatility
+# while another writes the list of valid tables finds half a list, and ends.
+WORKER = os.environ.get("PYTEST_XDIST_WORKER")
+if WORKER is None:
+    CACHE = tempfile.mkdtemp(prefix="stacktraces-cache-")
+    atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
+else:
+    CACHE = os.path.join(os.environ["XDG_CACHE_HOME"], WORKER)
+os.environ["XDG_CACHE_HOME"] = os.environ["APPDATA"] = CACHE
 
 import hypothesis  # noqa: E402
 import psutil  # noqa: E402
