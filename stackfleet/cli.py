@@ -236,8 +236,8 @@ def _read(
     """Reads the planned images.
 
     Returns:
-        numbers of images: those not done, those of them that are not recorded either, and those that are done
-        and cut
+        numbers of images: how many are not done, how many of these are not recorded either, and how many are
+        done and cut
     """
     from . import engine
     from .progress import Progress
