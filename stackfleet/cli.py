@@ -213,15 +213,18 @@ def _run(options: argparse.Namespace) -> int:
         lake = _opened(options.lake, create=True)
         try:
             found_versions = checked(settings.reading, lake.uri)
-            missing, cut = _read(options, lake, inputs, settings, found_versions)
+            missing, unrecorded, cut = _read(options, lake, inputs, settings, found_versions)
         finally:
             lake.remove_if_empty()
     except (CheckFailedError, RefusedError) as error:
         raise WrongUseError(str(error)) from error
     where = quoted(options.lake)
-    if missing:
-        number = _images(missing, "is", "are")
+    if missing > unrecorded:
+        number = _images(missing - unrecorded, "is", "are")
         tell(f"{number} not done. The reasons: stackfleet status {where}")
+    if unrecorded:
+        number, again = _images(unrecorded, "is", "are"), "it" if unrecorded == 1 else "them"
+        tell(f"{number} not done, and not recorded in the lake: the next run reads {again} again")
     if cut:
         tell(f"{_images(cut, 'is', 'are')} truncated: stackfleet status {where}")
     return exits.INCOMPLETE if missing or cut or inputs.unread else exits.DONE
@@ -229,14 +232,19 @@ def _run(options: argparse.Namespace) -> int:
 
 def _read(
     options: argparse.Namespace, lake: Lake, inputs: Inputs, settings: Settings, found: dict[str, str]
-) -> tuple[int, int]:
-    """Reads the planned images; returns how many of them are not done, and how many of the others are cut."""
+) -> tuple[int, int, int]:
+    """Reads the planned images.
+
+    Returns:
+        numbers of images: how many are not done, how many of these are not recorded either, and how many are
+        done and cut
+    """
     from . import engine
     from .progress import Progress
 
     planned = plan(inputs.files, lake, settings, found, Depth.CONTENT if options.verify else Depth.SIZE)
     _report_plan(planned, options.lake)
-    missing, cut = len(planned.failed), planned.cut
+    missing, unrecorded, cut = len(planned.failed), 0, planned.cut
     if planned.jobs:
         sizes = {job.path: job.size for job in planned.jobs}
         workers = options.workers or os.cpu_count() or 1
@@ -245,12 +253,9 @@ def _read(
             unread = {provenance.shown(path): why for path, why in inputs.unread.items()}
             lake.record(settings.custody.run, {**_command_record(), "unread": unread})
             missing += engine.run(client, planned.jobs, lake, settings.reading, found, progress, embedded)
-        cut += progress.cut
-        if progress.unrecorded:
-            number = _images(progress.unrecorded, "is", "are")
-            tell(f"{number} not recorded in the lake; the next run reads again")
+        cut, unrecorded = cut + progress.cut, progress.unrecorded
         lake.compact(needed=True)
-    return missing, cut
+    return missing, unrecorded, cut
 
 
 def _command_record() -> dict[str, Any]:

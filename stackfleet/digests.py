@@ -82,27 +82,33 @@ class _Column:
         self._validity.update(bytes(count))
 
     def add(self, column: Any) -> None:
-        self._validity.update(_bytes(pc.is_valid(column), "<i1"))
+        self._validity.update(_bytes(pc.is_valid(column), pa.int8()))
         values = pc.drop_null(column)
         if pa.types.is_list(values.type):
-            self._lengths.update(_bytes(pc.list_value_length(values), "<i8"))
-            self._values.update(_bytes(values.flatten(), "<i8"))
+            self._lengths.update(_bytes(pc.list_value_length(values), pa.int64()))
+            self._values.update(_bytes(values.flatten(), pa.int64()))
         elif pa.types.is_string(values.type):
-            self._lengths.update(_bytes(pc.binary_length(values), "<i8"))
+            self._lengths.update(_bytes(pc.binary_length(values), pa.int64()))
             self._values.update(b"".join(values.cast(pa.binary()).to_pylist()))
         else:
-            self._values.update(_bytes(values, "<i8"))
+            self._values.update(_bytes(values, pa.int64()))
 
     def text(self) -> str:
         return f"{self._validity.hexdigest()} {self._lengths.hexdigest()} {self._values.hexdigest()}"
 
 
-def _bytes(values: Any, form: str) -> bytes:
-    """Returns whole numbers, times or truth values as bytes of a form."""
+def _bytes(values: Any, form: Any) -> Any:
+    """Returns whole numbers, times or truth values as bytes of a form: Arrow's own buffer.
+
+    Arrow's conversion to NumPy needs that package, which Arrow no longer installs.
+    """
     if pa.types.is_temporal(values.type) or pa.types.is_boolean(values.type):
         values = values.cast(pa.int64())
-    data: bytes = values.to_numpy(zero_copy_only=False).astype(form).tobytes()
-    return data
+    values = values.cast(form, safe=False)
+    if values.null_count:
+        values = values.fill_null(-1 << 63)
+    size = form.byte_width
+    return values.buffers()[1].slice(values.offset * size, len(values) * size) if len(values) else b""
 
 
 def _batches(snapshot: Snapshot, table: str, names: Sequence[str], faults: dict[str, str]) -> Iterator[Any]:

@@ -152,4 +152,5 @@ def _ended(future: Any, job: Job, lake: Lake) -> dict[str, Any]:
 
 
 def _unfinished(job: Job) -> dict[str, Any]:
-    return {"path": job.path, "status": "unfinished", "reason": "the scheduler is gone"}
+    reason = "the scheduler is gone"
+    return {"path": job.path, "status": "unfinished", "reason": reason, "unrecorded": True}

@@ -9,6 +9,7 @@ import contextlib
 import csv
 import datetime
 import io
+import itertools
 import json
 import os
 import pathlib
@@ -130,16 +131,41 @@ def _aligned(table: Any, most: Optional[int] = None) -> Iterator[str]:
     for left, place in zip(range(len(widths), 0, -1), sorted(range(len(widths)), key=widths.__getitem__)):
         widths[place] = min(widths[place], max(room // left, _LEAST))
         room -= widths[place]
-    for line in lines:
-        cells = map(_cut, line, widths, table.column_names)
-        yield " | ".join(cell.ljust(width) for cell, width in zip(cells, widths)).rstrip()
+    columns = [
+        _ends(column, width) if name in _PATHS else [_cut(cell, width) for cell in column]
+        for name, column, width in zip(table.column_names, zip(*lines), widths)
+    ]
+    for line in zip(*columns):
+        yield " | ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip()
 
 
-def _cut(cell: str, width: int, column: str) -> str:
-    """Returns the beginning of a cell, or the end of a path."""
-    if len(cell) <= width:
-        return cell
-    return f"…{cell[1 - width :]}" if column in _PATHS else f"{cell[: width - 1]}…"
+def _cut(cell: str, width: int) -> str:
+    """Returns the beginning of a cell."""
+    return cell if len(cell) <= width else f"{cell[: width - 1]}…"
+
+
+def _ends(paths: Sequence[str], width: int) -> Iterator[str]:
+    """Yields the ends of paths; where several have one end, the part in which they differ is before it."""
+    # Of the paths with one end, those most alike are neighbours.
+    ordered = sorted(set(paths), key=lambda path: (path[1 - width :], path))
+    alike: dict[str, int] = {}
+    for pair in itertools.pairwise(ordered):
+        if len({path[1 - width :] for path in pair}) == 1:
+            differ = (place for place, letters in enumerate(zip(*pair)) if len(set(letters)) > 1)
+            letter = next(differ, min(map(len, pair)))
+            alike.update({path: max(alike.get(path, 0), letter) for path in pair})
+    half = width // 2
+    for path in paths:
+        if len(path) <= width:
+            yield path
+        elif path not in alike:
+            yield f"…{path[1 - width :]}"
+        else:
+            letter = alike[path]
+            # A folder's name is shown from its beginning, if the letter that differs is then shown, too.
+            folder = max(path.rfind("/", 0, letter), path.rfind("\\", 0, letter)) + 1
+            start = max(folder, letter + 2 - half)
+            yield f"…{path[start : start + half - 1]}…{path[half + 1 - width :]}"
 
 
 def _cell(value: object) -> str:

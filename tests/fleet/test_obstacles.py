@@ -138,7 +138,9 @@ def test_a_full_disk_is_no_fault_of_an_image(
     if full == "lake":
         assert (done.returncode, lake.exists()) == (2, False)
         return
-    assert "1 image is not recorded in the lake; the next run reads again" in done.stderr
+    assert "1 image is not done, and not recorded in the lake: the next run reads it again" in done.stderr
+    # A lake that has no reason is not where to look for one.
+    assert "stackfleet status" not in done.stderr
     assert (done.returncode, manifests(lake)) == (3, {})
     again = called("run", image, "-o", lake, *few.options)
     assert (again.returncode, [found["status"] for found in manifests(lake).values()]) == (0, ["done"])
@@ -195,10 +197,11 @@ def test_a_scheduler_that_dies_while_plugins_are_registered(tmp_path: pathlib.Pa
     jobs = [mock.Mock(path=f"/images/{number}.raw") for number in range(2)]
     missing = engine.run(client, jobs, mock.Mock(), Reading(), {}, progress, False)
     assert missing == 2
-    statuses: Dict[str, str] = {
-        call.args[0]["path"]: call.args[0]["status"] for call in progress.ended.call_args_list
+    statuses: Dict[str, Tuple[str, bool]] = {
+        report["path"]: (report["status"], report["unrecorded"])
+        for report in (call.args[0] for call in progress.ended.call_args_list)
     }
-    assert statuses == {"/images/0.raw": "unfinished", "/images/1.raw": "unfinished"}
+    assert statuses == {"/images/0.raw": ("unfinished", True), "/images/1.raw": ("unfinished", True)}
 
 
 def test_a_replaced_image_is_named_and_can_be_forgotten(

@@ -19,6 +19,8 @@ from stackfleet.job import Job, Reading
 from stackfleet.joining import Joining
 from stackfleet.versions import differences, of_packages
 from tests.conftest import ROOT
+from tests.support.fleetimages import Fleet
+from tests.support.fleetrun import environment, fleet
 
 pytestmark = pytest.mark.once
 
@@ -43,6 +45,15 @@ def test_without_its_extra_it_says_what_is_missing() -> None:
     assert done.returncode == 2
     assert "stackfleet needs deltalake, distributed, duckdb" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_lake_needs_no_numpy(few: Fleet, tmp_path: pathlib.Path) -> None:
+    """The extra does not install it, and Arrow no longer brings it."""
+    tmp_path.joinpath("numpy.py").write_text("raise ImportError('there is no NumPy')\n")
+    path = os.pathsep.join((str(tmp_path), environment()["PYTHONPATH"]))
+    for command in (["run", few.paths[0], *few.options, "-o"], ["status", "--verify"]):
+        done = fleet(*command, tmp_path / "lake", variables={"PYTHONPATH": path})
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def listening() -> set[tuple[str, int]]:

@@ -11,9 +11,11 @@ import pathlib
 from typing import Any, Dict, List, Optional, Tuple
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from stackfleet import output
 from stackfleet.lake import Lake, NewImage
 from tests.support import fleetlakes
 from tests.support.fleetimages import Fleet, Machine, new_fleet
@@ -191,6 +193,21 @@ def test_status_has_the_failed_first(lake: pathlib.Path) -> None:
     assert len(rows) == 10
     assert (rows[0]["Status"], rows[0]["Reason"], rows[0]["Rows"]) == ("failed", "no kernel", 0)
     assert rows[1]["Rows"] > 0
+
+
+def test_paths_with_one_end_show_where_they_differ() -> None:
+    end, stem = "/collection/2026/evidence/triage/of/memory/of/the/night/memory.dmp", "y" * 80
+    paths = [f"/cases/{host}{end}" for host in ("PC-1", "PC-12", "PC-2")]
+    paths += [f"D:\\{stem}{letter}{end}" for letter in "AB"] + [f"/cases{end[:-4]}.raw", "/a.dmp"]
+    stream = io.BytesIO()
+    states = pa.table({"Path": paths, "Reason": ["no kernel " * 20] * len(paths)})
+    output.write(states, output.TABLE, stream, states.column_names)
+    lines = stream.getvalue().decode().splitlines()[1:]
+    shown = [line.split(" | ")[0].strip() for line in lines]
+    assert [text[:7] for text in shown[:3]] == ["…PC-1/c", "…PC-12/", "…PC-2/c"]
+    assert all(text.endswith("memory.dmp") for text in shown[:5]) and shown[5].endswith("memory.raw")
+    assert len(set(shown)) == len(paths) and shown[-1] == "/a.dmp"
+    assert max(map(len, lines)) <= output.WIDTH
 
 
 @pytest.mark.parametrize(
