@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import pathlib
 from typing import Any, Dict, List, NamedTuple
 
@@ -16,7 +14,7 @@ from stackfleet.lake import Lake
 from tests.forge import smalldump
 from tests.forge.smalldump import Driver, SmallDump
 from tests.support.fleetimages import options_for
-from tests.support.fleetrun import fleet
+from tests.support.fleetrun import ask, fleet
 
 pytestmark = pytest.mark.once
 
@@ -58,9 +56,8 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> Read:
     return Read(folder / "lake", done.returncode, done.stderr)
 
 
-def rare(read: Read, *options: object) -> List[Dict[str, str]]:
-    done = fleet("rare", read.lake, "--format", "csv", *options, code=0)
-    return list(csv.DictReader(io.StringIO(done.stdout)))
+def rare(read: Read, *options: object) -> List[Dict[str, Any]]:
+    return ask("rare", read.lake, *options)
 
 
 def test_a_folder_stands_for_its_dumps(read: Read) -> None:
@@ -80,8 +77,8 @@ def test_a_folder_stands_for_its_dumps(read: Read) -> None:
 def test_rare_drivers(read: Read) -> None:
     rows = rare(read, "--by", "Driver", "--max-hosts", 1)
     assert [(row["Driver"], row["Hosts"], row["Among"]) for row in rows] == [
-        ("<no-module>", "1", str(HOSTS + 2)),
-        ("rare", "1", str(HOSTS + 2)),
+        ("<no-module>", 1, HOSTS + 2),
+        ("rare", 1, HOSTS + 2),
     ]
     assert "0x139 KERNEL_SECURITY_CHECK_FAILURE" in rows[1]["BugChecks"]
 
@@ -89,8 +86,8 @@ def test_rare_drivers(read: Read) -> None:
 def test_rare_bug_checks(read: Read) -> None:
     rows = rare(read, "--by", "BugCheck", "--max-hosts", 100)
     assert [(row["BugCheck"], row["Hosts"]) for row in rows] == [
-        ("0x139 KERNEL_SECURITY_CHECK_FAILURE", "2"),
-        ("0xd1 DRIVER_IRQL_NOT_LESS_OR_EQUAL", str(HOSTS)),
+        ("0x139 KERNEL_SECURITY_CHECK_FAILURE", 2),
+        ("0xd1 DRIVER_IRQL_NOT_LESS_OR_EQUAL", HOSTS),
     ]
     assert rare(read, "--by", "BugCheck", "--max-hosts", 1) == []
 
