@@ -47,17 +47,9 @@ EMPTY = (
 Arguments = Mapping[str, Any]
 
 
-def _stack(options: argparse.Namespace, database: Database) -> Question:
-    return stacks.stack(options.trace_id, _group(database, options.image))
-
-
 def _stacks(options: argparse.Namespace, database: Database) -> Question:
     images = _group(database, options.image)
     return stacks.stacks(options.find, options.process, options.kind, options.unbacked, options.order, images)
-
-
-def _crash(options: argparse.Namespace, database: Database) -> Question:
-    return stacks.crashes(_group(database, options.image))
 
 
 def _sql(options: argparse.Namespace, database: Database) -> Question:
@@ -74,9 +66,9 @@ def _group(database: Database, text: str) -> Optional[list[str]]:
 
 TOOLS: dict[str, Ask] = {
     "images": query_cli.ASKED["status"],
-    "stack": _stack,
+    "stack": lambda options, database: stacks.stack(options.trace_id, _group(database, options.image)),
     "stacks": _stacks,
-    "crash": _crash,
+    "crash": lambda options, database: stacks.crashes(_group(database, options.image)),
     "sql": _sql,
     **{name: query_cli.ASKED[name] for name in ("findings", "rare", "diff", "waits")},
 }

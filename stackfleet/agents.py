@@ -106,14 +106,6 @@ def _announce(url: str, given: str, token: str) -> None:
     print(f"stackfleet: {url} needs {shown}: Authorization: Bearer TOKEN", file=sys.stderr, flush=True)
 
 
-def _is_text(text: str) -> bool:
-    """Returns whether DuckDB can take a text."""
-    try:
-        return b"\0" not in text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-
-
 class Answerer:
     """The process that answers, and its limits (a context). Questions wait for each other.
 
@@ -142,7 +134,7 @@ class Answerer:
         texts = "".join(value for value in arguments.values() if isinstance(value, str))
         if len(texts) > MOST_LETTERS:
             raise AnswerError(f"the arguments have more than {MOST_LETTERS:,} letters")
-        if not _is_text(texts):
+        if any(letter == "\0" or "\ud800" <= letter <= "\udfff" for letter in texts):
             raise AnswerError("the arguments have half of a letter, or a letter NUL")
         with self._lock:
             if self._process is None:

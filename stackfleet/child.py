@@ -119,9 +119,6 @@ def read(line: Line, job: dict[str, Any], options: Reading) -> None:
     from .reading import ImageTables
     from .writer import TableFiles
 
-    def send_rows(rows: int) -> None:
-        line.send(rows=rows)
-
     try:
         with Warnings() as warnings:
             tables = ImageTables(opened(job["path"]), options)
@@ -130,7 +127,9 @@ def read(line: Line, job: dict[str, Any], options: Reading) -> None:
             image_id = line.hear()["image_id"]
             if image_id != identity["image_id"]:
                 tables.rename(image_id)
-            facts = tables.write(TableFiles(pathlib.Path(job["folder"])), warnings, send_rows)
+            facts = tables.write(
+                TableFiles(pathlib.Path(job["folder"])), warnings, lambda rows: line.send(rows=rows)
+            )
         line.send(done=facts)
     except (NotOpenedError, MissingTableError, exceptions.RenderException) as error:
         line.send(failed={"reason": str(error), "final": True})
@@ -180,7 +179,3 @@ def perform() -> None:
     sys.stderr.flush()
     # The listening thread is in a system call: an orderly exit would wait for it.
     os._exit(0)
-
-
-if __name__ == "__main__":
-    main()

@@ -190,7 +190,7 @@ class ChildProcess:
         forked = None if job is None else READERS.fork(job, log, _warm)
         pipe = subprocess.PIPE
         self._child: Union[Forked, subprocess.Popen[bytes]] = forked or _started(
-            [module], environment(os.environ), pipe, pipe, log
+            [module], {}, pipe, pipe, log
         )
         self._known: list[psutil.Process] = []
         with contextlib.suppress(psutil.Error):

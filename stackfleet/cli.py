@@ -22,16 +22,7 @@ from .arguments import count, seconds, shard, size, whole
 from .job import Custody, Limits, Reading
 from .lake import Depth, Lake, LakeError
 from .output import say, tell, visible
-from .planning import (
-    Inputs,
-    Plan,
-    Settings,
-    WrongUseError,
-    absolute,
-    find_inputs,
-    given_folders,
-    plan,
-)
+from .planning import Inputs, Plan, Settings, WrongUseError, find_inputs, given_folders, plan
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -68,9 +59,7 @@ def quoted(path: str) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = _Parser(
-        prog="stackfleet",
-        description="Read many memory images into a lake, and query it.",
-        epilog=exits.HELP,
+        prog="stackfleet", description="Read many memory images into a lake, and query it.", epilog=exits.HELP
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
@@ -190,7 +179,7 @@ def _settings(options: argparse.Namespace) -> Settings:
     given = {
         "plugin_dirs": given_folders("--plugin-dirs", options.plugin_dirs),
         "symbol_dirs": given_folders("--symbol-dirs", options.symbol_dirs),
-        "cache_path": options.cache_path and absolute(options.cache_path),
+        "cache_path": options.cache_path and os.path.abspath(options.cache_path),
         "binaries": given_folders("--binaries", options.binaries),
     }
     names = (field.name for field in dataclasses.fields(Reading))

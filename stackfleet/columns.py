@@ -60,6 +60,11 @@ def _absent(plugin: str) -> list[pa.Field]:
 
 _KEYS = [_field(COLUMNS["ImageId"]), _field(COLUMNS["Schema"])]
 
+
+def _numbers(*names: str, nullable: bool = True) -> list[pa.Field]:
+    return [pa.field(name, pa.int64(), nullable) for name in names]
+
+
 SCHEMAS: dict[str, Any] = {
     TRACES: pa.schema([*map(_field, tables.TRACES), MODULE_SET]),
     FRAMES: pa.schema(map(_field, tables.FRAMES)),
@@ -70,33 +75,24 @@ SCHEMAS: dict[str, Any] = {
     MODULES: pa.schema(
         [
             *_KEYS,
-            pa.field("Version", pa.int64(), False),
+            *_numbers("Version", nullable=False),
             pa.field("Module", pa.string(), False),
             _field(COLUMNS["ModuleStamp"]),
             _field(COLUMNS["ModuleSize"]),
         ]
     ),
     MODULE_SETS: pa.schema(
-        [
-            *_KEYS,
-            pa.field("ModuleSet", pa.int64(), False),
-            pa.field("Versions", pa.list_(pa.int64()), False),
-        ]
+        [*_KEYS, *_numbers("ModuleSet", nullable=False), pa.field("Versions", pa.list_(pa.int64()), False)]
     ),
     KEYS: pa.schema(
         [
             *_KEYS,
-            pa.field("StackHigh", pa.int64()),
-            pa.field("StackLow", pa.int64()),
-            pa.field("ShapeHigh", pa.int64()),
-            pa.field("ShapeLow", pa.int64()),
-            pa.field("ModuleSet", pa.int64()),
-            pa.field("HostKey", pa.int64(), False),
+            *_numbers("StackHigh", "StackLow", "ShapeHigh", "ShapeLow", "ModuleSet"),
+            *_numbers("HostKey", nullable=False),
             pa.field("Kind", pa.string(), False),
             pa.field("Sure", pa.bool_(), False),
-            pa.field("Stacks", pa.int64(), False),
-            pa.field("Count", pa.int64()),
-            pa.field("Unbacked", pa.int64()),
+            *_numbers("Stacks", nullable=False),
+            *_numbers("Count", "Unbacked"),
         ]
     ),
 }

@@ -186,9 +186,7 @@ def _digest(
 
 def _by_image(batch: Any) -> Iterator[tuple[str, Any]]:
     """Yields the runs of rows of one image each."""
-    ids = batch.column(batch.schema.names.index("ImageId")).to_pylist()
-    first = 0
-    for place in range(1, len(ids) + 1):
-        if place == len(ids) or ids[place] != ids[first]:
-            yield ids[first] or "", batch.slice(first, place - first)
-            first = place
+    runs, first = pc.run_end_encode(batch.column("ImageId")), 0
+    for image_id, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist()):
+        yield image_id or "", batch.slice(first, end - first)
+        first = end

@@ -8,6 +8,7 @@ unknown is absent: docs/ecs.md has the list.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import itertools
 import operator
@@ -105,27 +106,21 @@ class FileHashes:
     """
 
     def __init__(self, folders: Sequence[str]) -> None:
-        self._files = GivenFiles(folders) if folders else None
+        self._files = GivenFiles(folders)
         self._known: Memo[_Build, Optional[str]] = Memo(self._hash, MOST_HASHES)
 
     def sha256(self, frame: dict[str, Any]) -> Optional[str]:
         """Returns the SHA-256 of the file of a frame's module; None if it was not given."""
         stamp, size = frame["ModuleStamp"], frame["ModuleSize"]
         name = last_component(frame["ModulePath"] or frame["Module"] or "")
-        if self._files is None or not (name and stamp and size):
-            return None
-        return self._known[name, stamp, size]
+        return self._known[name, stamp, size] if name and stamp and size else None
 
     def _hash(self, build: _Build) -> Optional[str]:
         name, stamp, size = build
-        assert self._files is not None
         file = self._files.find_file(ModuleClaims((name,), ((stamp, size),)))
-        if file is None:
-            return None
-        try:
-            return sha256(file.path)
-        except OSError:
-            return None
+        with contextlib.suppress(OSError):
+            return None if file is None else sha256(file.path)
+        return None
 
 
 class Documents:

@@ -52,9 +52,7 @@ def connected(scheduler: Optional[str], workers: int) -> Iterator[distributed.Cl
             yield contexts.enter_context(client)
             return
         contexts.enter_context(
-            dask.config.set(
-                {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []},
-            )
+            dask.config.set({"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []})
         )
         contexts.callback(READERS.close, LAST)
         cluster = contexts.enter_context(_embedded(workers))

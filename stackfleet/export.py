@@ -37,11 +37,7 @@ class Export:
     """
 
     def __init__(
-        self,
-        database: Database,
-        table: str = TRACES,
-        kinds: Sequence[str] = (),
-        binaries: Sequence[str] = (),
+        self, database: Database, table: str = TRACES, kinds: Sequence[str] = (), binaries: Sequence[str] = ()
     ) -> None:
         assert table in TABLES
         self._binaries = binaries

@@ -41,20 +41,10 @@ def found(limit: int, places: int, images: int) -> Question:
         places: number of findings listed in a row
         images: number of ImageIds listed in a row
     """
-    named = (
-        "Severity",
-        "Confidence",
-        "Finding",
-        "ImageId",
-        "PID",
-        "Process",
-        "TID",
-        "Kind",
-        "Frame",
-        "Address",
-        "Symbol",
+    names = (
+        *("Severity", "Confidence", "Finding", "ImageId", "PID", "Process", "TID", "Kind", "Frame"),
+        *("Address", "Symbol", "Evidence", "Innocent", "Technique", "TraceId", "Status"),
     )
-    names = (*named, "Evidence", "Innocent", "Technique", "TraceId", "Status")
     place = ", ".join(f"{name} := {name}" for name in names)
     every = f"WITH {_every('Severity IS NOT NULL')}"
     sql = f"""\

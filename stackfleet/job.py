@@ -71,12 +71,7 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True)
 class Custody:
-    """The manifest's entries about the run.
-
-    Attributes:
-        case: value of --case
-        note: value of --note
-    """
+    """The manifest's entries about the run: values of --case and --note, and its name."""
 
     case: str = ""
     note: str = ""

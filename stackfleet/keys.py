@@ -60,37 +60,18 @@ def key_rows(traces: pathlib.Path, image: pathlib.Path) -> Iterator[list[Any]]:
         [("Kind", "count"), ("Count", "sum"), ("Unbacked", "max")]
     )
     count, host = grouped.num_rows, upper(computer) if computer else image_id
-    stack, shape = (_columns(grouped.column(name)) for name in _GROUPED[:2])
-    number_columns = {
-        "ImageId": pa.repeat(pa.scalar(image_id, pa.string()), count),
-        "Schema": pa.repeat(pa.scalar(schema, SCHEMAS[KEYS].field("Schema").type), count),
-        "StackHigh": stack[0],
-        "StackLow": stack[1],
-        "ShapeHigh": shape[0],
-        "ShapeLow": shape[1],
-        "ModuleSet": _whole(grouped.column("ModuleSet")),
-        "HostKey": pa.repeat(pa.scalar(number_of(host.encode())), count),
-        "Stacks": _whole(grouped.column("Kind_count")),
-        "Count": _whole(grouped.column("Count_sum")),
-        "Unbacked": _whole(grouped.column("Unbacked_max")),
-    }
-    yield [
-        number_columns[name] if name in number_columns else _whole(grouped.column(name))
-        for name in SCHEMAS[KEYS].names
-    ]
+    columns = {name: grouped.column(name).combine_chunks() for name in grouped.column_names}
+    columns.update(Stacks=columns["Kind_count"], Count=columns["Count_sum"], Unbacked=columns["Unbacked_max"])
+    for key in ("Stack", "Shape"):
+        columns[f"{key}High"], columns[f"{key}Low"] = _halves(columns[f"{key}Key"])
+    for name, value in (("ImageId", image_id), ("Schema", schema), ("HostKey", number_of(host.encode()))):
+        columns[name] = pa.repeat(pa.scalar(value, SCHEMAS[KEYS].field(name).type), count)
+    yield [columns[name] for name in SCHEMAS[KEYS].names]
 
 
-def _columns(keys: Any) -> tuple[Any, Any]:
+def _halves(keys: Any) -> tuple[Any, Any]:
     """Returns the two columns with the halves of keys."""
-    encoded = _whole(keys).dictionary_encode()
+    encoded = keys.dictionary_encode()
     values = [halves(value) for value in encoded.dictionary.to_pylist()]
     high, low = (pa.array([value[half] for value in values], pa.int64()) for half in (0, 1))
     return high.take(encoded.indices), low.take(encoded.indices)
-
-
-def _whole(column: Any) -> Any:
-    """Returns a column of a table as one array."""
-    chunks = column.combine_chunks()
-    if isinstance(chunks, pa.ChunkedArray):
-        chunks = pa.concat_arrays(chunks.chunks) if chunks.num_chunks else pa.array([], chunks.type)
-    return chunks

@@ -127,10 +127,6 @@ def _time(value: object) -> bool:
         return False
 
 
-def _matching(pattern: re.Pattern[str]) -> Fits:
-    return lambda value: isinstance(value, str) and pattern.fullmatch(value) is not None
-
-
 def _maybe(fits: Fits) -> Fits:
     return lambda value: value is None or fits(value)
 
@@ -181,7 +177,7 @@ _MEMBERS: dict[str, tuple[Fits, Any]] = {
     "seconds": (_seconds, "DOUBLE"),
     "memory": _COUNTED,
     "warnings": _COUNTED,
-    "attempt": (_matching(_ATTEMPT), "VARCHAR"),
+    "attempt": (lambda value: isinstance(value, str) and bool(_ATTEMPT.fullmatch(value)), "VARCHAR"),
     "started": _TIME,
     "ended": _TIME,
     "size": _COUNTED,

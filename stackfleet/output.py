@@ -61,7 +61,7 @@ def write(table: Any, form: str, stream: IO[bytes], narrow: Sequence[str] = ()) 
     if narrow and form == TABLE:
         table = table.select([name for name in narrow if name in table.column_names])
     most = WIDTH if narrow else None
-    for line in {TABLE: _aligned(table, most), CSV: _csv(table), JSONL: _jsonl(table)}[form]:
+    for line in {TABLE: _aligned(table, most), CSV: _csv(table), JSONL: map(json_line, rows(table))}[form]:
         stream.write(line.encode("utf-8", "replace") + b"\n")
     stream.flush()
 
@@ -110,10 +110,6 @@ def _json(value: object) -> object:
     if isinstance(value, (datetime.datetime, datetime.date)):
         return value.isoformat()
     return str(value)
-
-
-def _jsonl(table: Any) -> Iterator[str]:
-    return map(json_line, rows(table))
 
 
 def _csv(table: Any) -> Iterator[str]:

@@ -10,7 +10,6 @@ Source: parquet.thrift of Apache Parquet's format.
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
@@ -254,7 +253,7 @@ class _Unfolded:
         self._file.seek(page.at)
         data = self._file.read(page.stored)
         if codec:
-            data = _codec(codec).decompress(data, decompressed_size=page.size, asbytes=True)
+            data = pa.Codec(codec).decompress(data, decompressed_size=page.size, asbytes=True)
         at = longest = 0
         for _ in range(page.values):
             length = int.from_bytes(data[at : at + 4], "little")
@@ -264,11 +263,6 @@ class _Unfolded:
         if at > len(data):
             raise ValueError("texts beyond their page")
         return longest
-
-
-@functools.lru_cache(maxsize=None)
-def _codec(name: str) -> Any:
-    return pa.Codec(name)
 
 
 def _is_beyond(number: int, size: int, most: tuple[int, int]) -> bool:

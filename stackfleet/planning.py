@@ -105,7 +105,8 @@ def find_inputs(images: Sequence[str], shard: Optional[tuple[int, int]] = None) 
         WrongUseError: none of the paths leads to a readable file
     """
     inputs = Inputs({}, {})
-    paths = list(dict.fromkeys(file_path for image in images for file_path in _files_of(absolute(image))))
+    # Links are not followed: the examiner's names of files are kept.
+    paths = list(dict.fromkeys(path for image in images for path in _files_of(os.path.abspath(image))))
     for path in paths if shard is None else paths[shard[0] - 1 :: shard[1]]:
         try:
             facts = os.stat(path)
@@ -201,18 +202,13 @@ def _is_other(before: Manifest, path: str, file: Input) -> bool:
     return bool(mine and before["probe"] != file.probe)
 
 
-def absolute(path: str) -> str:
-    """Returns the absolute form of a path without following links: the name that the examiner used."""
-    return os.path.abspath(path)
-
-
 def given_folders(option: str, text: str) -> tuple[str, ...]:
     """Returns the folders of an option, which semicolons separate.
 
     Raises:
         WrongUseError: one of them is no folder
     """
-    paths = tuple(absolute(folder) for folder in text.split(";") if folder)
+    paths = tuple(os.path.abspath(folder) for folder in text.split(";") if folder)
     for folder in paths:
         if not os.path.isdir(folder):
             raise WrongUseError(f"{option}: there is no folder {provenance.shown(folder)}")

@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-import types
 from typing import Any, Optional
 
 from rich.console import Console, Group
@@ -46,12 +45,7 @@ class Progress:
             self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: Optional[type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[types.TracebackType],
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
 

@@ -184,10 +184,7 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _of_whole_images(
-    lake: Lake,
-    run: Callable[[Contents], None],
-    depth: Depth = Depth.SIZE,
-    again: bool = True,
+    lake: Lake, run: Callable[[Contents], None], depth: Depth = Depth.SIZE, again: bool = True
 ) -> int:
     """Queries a lake without its damaged images, and names these; returns the exit code.
 
@@ -307,16 +304,12 @@ def checks_of(database: Database, globs: Sequence[str]) -> list[str]:
 
 def images_of(database: Database, globs: Sequence[str]) -> list[str]:
     """Returns the ImageIds of the images that --host selects."""
-    return matching("--host", globs, _names_of_images(database))
-
-
-def _names_of_images(database: Database) -> dict[str, list[str]]:
-    """Returns, by ImageId, the names by which images are chosen, the names of the host first."""
     rows = database.rows(
         "SELECT ImageId, Host, path, parse_filename(path) AS File "
         "FROM hosts JOIN manifests ON image_id = ImageId ORDER BY Host, File"
     )
-    return {row["ImageId"]: [row["Host"], row["File"], row["path"], row["ImageId"]] for row in rows}
+    names = {row["ImageId"]: [row["Host"], row["File"], row["path"], row["ImageId"]] for row in rows}
+    return matching("--host", globs, names)
 
 
 def matching(option: str, globs: Sequence[str], names: Mapping[str, Sequence[str]]) -> list[str]:

@@ -117,17 +117,8 @@ class Report:
         _write(self._where.first, "Stacks of many images", data)
 
     def _read_hosts(self) -> None:
-        for row in self._database.rows(
-            "SELECT ImageId, Host, CaptureTime, KernelBuild, Arch FROM image JOIN hosts USING (ImageId)"
-        ):
-            self._hosts[row["ImageId"]] = row
-        severities: dict[str, dict[str, int]] = {}
-        for row in self._database.rows(
-            "SELECT ImageId, Severity, count(*) AS Count FROM findings GROUP BY ALL"
-        ):
-            severities.setdefault(row["ImageId"], {})[row["Severity"]] = row["Count"]
-        for image_id, host in self._hosts.items():
-            host["Severities"] = severities.get(image_id, {})
+        for row in self._database.rows(_HOSTS):
+            self._hosts[row["ImageId"]] = {**row, "Severities": dict(row["Severities"] or ())}
 
     def _worst_images(self) -> list[str]:
         """Returns the ImageIds of the images with the worst findings."""
@@ -282,6 +273,11 @@ class Report:
 _IMAGES = """\
 SELECT image_id, path, status, reason, "rows", "case", note, ended::VARCHAR AS ended
 FROM manifests ORDER BY path, image_id"""
+
+_HOSTS = """\
+SELECT ImageId, Host, CaptureTime, KernelBuild, Arch, Severities FROM image JOIN hosts USING (ImageId)
+LEFT JOIN (SELECT ImageId, histogram(Severity) AS Severities FROM findings GROUP BY ALL) USING (ImageId)"""
+"""The hosts of images, and how many findings of each severity they have."""
 
 _STACKS = f"""\
 WITH {OF_FRAMES}

@@ -15,11 +15,7 @@ from .layout import FRAMES, IMAGE, TRACES
 from .questions import Question
 from .sqltext import chosen, quoted
 
-ORDERS = {
-    "unbacked": "coalesce(Unbacked, 0)",
-    "bytes": "coalesce(Bytes, 0)",
-    "count": "coalesce(Count, 0)",
-}
+ORDERS = {"unbacked": "Unbacked", "bytes": "Bytes", "count": "Count"}
 """Columns by which stacks can be sorted, the most first."""
 
 
@@ -60,7 +56,7 @@ SELECT ImageId, TraceId, Kind, PID, Process, TID, Arch, OwnerName, Event, Count,
        Guessed, Incomplete, KeyQuality, StackKey, ShapeKey, Status, Stack
 FROM traces{found}
 WHERE {" AND ".join(conditions)}
-ORDER BY {ORDERS[order]} DESC, ImageId, TraceId""",
+ORDER BY coalesce({ORDERS[order]}, 0) DESC, ImageId, TraceId""",
         TRACES,
         kinds=kinds,
         images=image_ids,

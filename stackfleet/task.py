@@ -134,12 +134,8 @@ def run_at(job: Job, place: TaskPlace) -> Report:
             report.update(image_id=outcome.image_id, seconds=outcome.seconds, memory=outcome.memory)
             if identities.copy_of:
                 copy = lake.add_copy(identities.copy_of, job.path)
-                return {
-                    **report,
-                    "image_id": copy["image_id"],
-                    "status": COPY,
-                    **{name: copy[name] for name in ("truncated", "reason")},
-                }
+                known = {name: copy[name] for name in ("image_id", "truncated", "reason")}
+                return {**report, **known, "status": COPY}
             image_manifest = manifest(job, outcome, identities.known)
             image_manifest.update(attempt=attempt, started=started, ended=provenance.now())
             image_manifest.update(worker=place.name, versions={**versions.of_packages(), **place.versions})
@@ -195,9 +191,7 @@ def manifest(job: Job, outcome: Outcome, known: Optional[dict[str, Any]]) -> Man
         "reading_digest": job.reading.digest(),
         "versions": versions.of_packages(),
         "limits": dataclasses.asdict(job.limits),
-        "case": job.custody.case,
-        "note": job.custody.note,
-        "run": job.custody.run,
+        **dataclasses.asdict(job.custody),
         "worker": "",
         "machine": platform.node(),
         "exit": outcome.exit,

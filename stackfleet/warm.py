@@ -172,7 +172,3 @@ def main() -> None:
         gc.collect()
         gc.freeze()
         Forks(socket.socket(fileno=0)).serve()
-
-
-if __name__ == "__main__":
-    main()

@@ -48,11 +48,7 @@ _NONE = {0}
 
 
 class TableFiles:
-    """The rows of an image in a folder of their own, one file for each table, until they are committed.
-
-    Attributes:
-        rows: number of rows, by table
-    """
+    """The rows of an image in a folder of their own, one file for each table, until they are committed."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.paths = table_paths(folder)

@@ -18,7 +18,7 @@ MISSING: List[str] = [
 
 if not MISSING:
     from tests.support.attackedlakes import attack, lakes  # noqa: F401
-    from tests.support.fleetnight import few, night  # noqa: F401
+    from tests.support.fleetnight import few, fresh, new_lake, night, run, shared_lake  # noqa: F401
     from tests.support.objectstores import bucket, server  # noqa: F401
 
 

@@ -40,15 +40,13 @@ def filled(table: str) -> List[Dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    folder = tmp_path_factory.mktemp("absent") / "lake"
-    lake = fleetlakes.new_lake(folder)
-    fleetlakes.add(lake, "i1", host="i1", traces=[{"StackKey": "k", "Stack": "stack of i1"}])
+def lake(shared_lake: Lake) -> pathlib.Path:
+    fleetlakes.add(shared_lake, "i1", host="i1", traces=[{"StackKey": "k", "Stack": "stack of i1"}])
     tables = {name: fleetlakes.arrow(name, "i2", filled(name)) for name in SCHEMAS if name != IMAGE}
-    fleetlakes.add(lake, "i2", **tables)
+    fleetlakes.add(shared_lake, "i2", **tables)
     for number, row in enumerate(filled(IMAGE)):
-        fleetlakes.add(lake, f"one{number}", image=[row])
-    return folder
+        fleetlakes.add(shared_lake, f"one{number}", image=[row])
+    return pathlib.Path(shared_lake.uri)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -71,7 +69,7 @@ def test_a_column_that_may_be_null_keeps_no_lake_from_being_changed(
     assert (done.returncode, "Traceback" in done.stderr) == (3 if name == "run" else 0, False), done.stderr
     images = {item["image_id"] for item in Lake(str(changed)).manifests() if item["status"] == DONE}
     assert images == {"i1", *("i2",) * (name != "forget"), *(f"one{n}" for n in range(len(filled(IMAGE))))}
-    assert called("status", changed, "--verify").returncode == done.returncode
+    called("status", changed, "--verify", code=done.returncode)
 
 
 def test_every_table_has_rows(lake: pathlib.Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from stackfleet import agent_forms, agent_tools
 from stackfleet.agent_forms import Room
+from stackfleet.lake import Lake
 from tests.support import fleetlakes
 from tests.support.agents import arguments
 from tests.support.only import only
@@ -62,13 +63,11 @@ HOSTILE: List[Dict[str, Any]] = [
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+def lake(shared_lake: Lake) -> pathlib.Path:
     """A lake with an image for each of the hostile rows."""
-    folder = tmp_path_factory.mktemp("hostile") / "lake"
-    new_lake = fleetlakes.new_lake(folder)
     for number, tables in enumerate(HOSTILE):
-        fleetlakes.add(new_lake, f"i{number:x}0", **tables)
-    return folder
+        fleetlakes.add(shared_lake, f"i{number:x}0", **tables)
+    return pathlib.Path(shared_lake.uri)
 
 
 def outside(value: Any, name: str = "") -> Iterator[str]:

@@ -25,6 +25,7 @@ CHANGES: Dict[str, Dict[str, Any]] = {
     "time": {"modified": 5},
     "sampled bytes": {"probe": "other"},
     "nothing": {},
+    "the time of a copy": {"modified": 5},
 }
 
 
@@ -33,21 +34,9 @@ def test_what_tells_a_changed_file(change: str) -> None:
     file: Dict[str, Any] = {"size": 4, "modified": 4, "probe": "probe"}
     reading: Any = types.SimpleNamespace(digest=lambda: "options")
     before = {"path": "/a.raw", **file, "reading_digest": "options", "versions": {}}
-    reason = planning._reason(before, "/a.raw", Input(**{**file, **CHANGES[change]}), reading, {})
-    assert reason == (None if change == "nothing" else "the file was changed")
-
-
-def test_a_copy_may_have_a_time_of_its_own() -> None:
-    reading: Any = types.SimpleNamespace(digest=lambda: "options")
-    before = {
-        "path": "/a.raw",
-        "size": 4,
-        "modified": 4,
-        "probe": "",
-        "reading_digest": "options",
-        "versions": {},
-    }
-    assert planning._reason(before, "/copy.raw", Input(4, 5, ""), reading, {}) is None
+    path = "/copy.raw" if "copy" in change else "/a.raw"
+    reason = planning._reason(before, path, Input(**{**file, **CHANGES[change]}), reading, {})
+    assert reason == (None if change in ("nothing", "the time of a copy") else "the file was changed")
 
 
 @pytest.mark.parametrize("change", ["size", "time", "nothing"])

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from typing import IO, Any, Callable, Dict, Iterator, List
+from typing import IO, Any, Callable, Dict, Iterator, List, Tuple
 
 import psutil
 import pytest
@@ -23,6 +23,7 @@ from stackfleet.child_process import ChildProcess
 from stackfleet.job import Reading
 from tests.fleet.test_smalldumps import DRIVER, dump
 from tests.forge import vol
+from tests.support.fleetimages import options_for
 from tests.support.fleetrun import HOOKS, PATIENCE, called, fleet, manifests, wait
 from tests.support.only import only
 
@@ -40,19 +41,17 @@ with open(os.environ["STARTS"], "a") as file:
 
 @pytest.fixture
 def dumps(tmp_path: pathlib.Path) -> pathlib.Path:
-    """A folder of small dumps, and a cache that trusts the tables."""
+    """A folder of small dumps."""
     folder = tmp_path / "dumps"
     folder.mkdir()
     for number in range(4):
         (folder / f"{number}.dmp").write_bytes(dump(0xD1, "common.sys", DRIVER + number))
-    (tmp_path / "symbols").mkdir()
-    vol.trust(tmp_path / "symbols", tmp_path / "cache")
     return folder
 
 
-def options(dumps: pathlib.Path) -> List[object]:
-    folder = dumps.parent
-    return ["--cache-path", folder / "cache", "--symbol-dirs", folder / "symbols", "--offline"]
+@pytest.fixture
+def options(tmp_path: pathlib.Path) -> Tuple[str, ...]:
+    return options_for(tmp_path)
 
 
 @pytest.fixture
@@ -71,7 +70,7 @@ def log() -> Iterator[IO[bytes]]:
 
 
 @pytest.fixture
-def job(dumps: pathlib.Path) -> Dict[str, Any]:
+def job(dumps: pathlib.Path, options: Tuple[str, ...], readers: forking.Readers) -> Dict[str, Any]:
     reading = Reading(cache_path=str(dumps.parent / "cache"), offline=True)
     (dumps.parent / "tables").mkdir()
     paths = {"path": str(dumps / "0.dmp"), "folder": str(dumps.parent / "tables")}
@@ -104,7 +103,9 @@ def gone(process: psutil.Process) -> Callable[[], bool]:
     return lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
-def test_python_starts_as_often_for_one_image_as_for_many(dumps: pathlib.Path) -> None:
+def test_python_starts_as_often_for_one_image_as_for_many(
+    dumps: pathlib.Path, options: Tuple[str, ...]
+) -> None:
     """The program, its check of the plugins, and the process that forks: none for an image."""
     hooks, starts = dumps.parent / "hooks", []
     hooks.mkdir()
@@ -114,15 +115,14 @@ def test_python_starts_as_often_for_one_image_as_for_many(dumps: pathlib.Path) -
         variables = {"STARTS": str(file), "PYTHONPATH": f"{hooks}{os.pathsep}{vol.REPOSITORY}"}
         images = sorted(dumps.iterdir())[:count]
         lake = dumps.parent / f"lake{count}"
-        done = fleet("run", *images, "-o", lake, *options(dumps), "--workers", 2, variables=variables)
-        assert done.returncode == 0, done.stderr
+        fleet("run", *images, "-o", lake, *options, "--workers", 2, variables=variables, code=0)
         assert len(manifests(lake)) == count
         starts.append(len(set(file.read_text().split())))
     assert starts == [3, 3]
 
 
 def test_it_has_one_thread_and_no_file_and_a_reader_has_its_own_alone(
-    job: Dict[str, Any], log: IO[bytes], readers: forking.Readers, monkeypatch: pytest.MonkeyPatch
+    job: Dict[str, Any], log: IO[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", f"{HOOKS}{os.pathsep}{vol.REPOSITORY}")
     folder = pathlib.Path(job["path"]).parent
@@ -163,7 +163,7 @@ def pipes(pid: int) -> "frozenset[str]":
     return frozenset(link for link in links if link.startswith(("pipe:", "socket:")))
 
 
-def test_exit_codes(job: Dict[str, Any], log: IO[bytes], readers: forking.Readers) -> None:
+def test_exit_codes(job: Dict[str, Any], log: IO[bytes]) -> None:
     with ChildProcess(log, job=job) as process:
         assert read(process, job)["done"]["tables"]["traces"]["rows"] == 1
         assert process.end(PATIENCE) == "0"
@@ -176,9 +176,7 @@ def test_exit_codes(job: Dict[str, Any], log: IO[bytes], readers: forking.Reader
     assert "KeyError" in child_process.tail(log)
 
 
-def test_it_is_replaced_when_it_was_killed(
-    job: Dict[str, Any], log: IO[bytes], readers: forking.Readers
-) -> None:
+def test_it_is_replaced_when_it_was_killed(job: Dict[str, Any], log: IO[bytes]) -> None:
     with ChildProcess(log, job=job) as process:
         first, reader = only(warm()), only(process._known)
         first.kill()
@@ -193,9 +191,7 @@ def test_it_is_replaced_when_it_was_killed(
     assert only(warm()).pid != first.pid
 
 
-def test_it_ends_when_nobody_asks_for_a_reader(
-    job: Dict[str, Any], log: IO[bytes], readers: forking.Readers
-) -> None:
+def test_it_ends_when_nobody_asks_for_a_reader(job: Dict[str, Any], log: IO[bytes]) -> None:
     with ChildProcess(log, job=job) as process:
         first = only(warm())
         assert "done" in read(process, job)
@@ -224,7 +220,7 @@ def test_other_options_have_another_process(
 
 
 def test_where_it_cannot_fork_a_reader_is_started(
-    job: Dict[str, Any], log: IO[bytes], readers: forking.Readers, monkeypatch: pytest.MonkeyPatch
+    job: Dict[str, Any], log: IO[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(child_process, "WARM", "stackfleet.absent")
     for _ in range(2):
@@ -236,11 +232,7 @@ def test_where_it_cannot_fork_a_reader_is_started(
 
 @pytest.mark.parametrize("forked", [True, False])
 def test_a_thread_forbids_it(
-    forked: bool,
-    job: Dict[str, Any],
-    log: IO[bytes],
-    readers: forking.Readers,
-    monkeypatch: pytest.MonkeyPatch,
+    forked: bool, job: Dict[str, Any], log: IO[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hooks = pathlib.Path(job["folder"]).parent / "hooks"
     hooks.mkdir()
@@ -251,16 +243,32 @@ def test_a_thread_forbids_it(
         assert (only(process._known).ppid() != os.getpid()) == forked
 
 
-def test_the_rows_are_the_same(dumps: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rows_are_the_same(
+    dumps: pathlib.Path, options: Tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = []
     for forks in (True, False):
         monkeypatch.setattr(forking, "can_fork", lambda forks=forks: forks)
         lake = dumps.parent / f"lake-{forks}"
-        assert called("run", dumps, "-o", lake, *options(dumps), "--workers", 2).returncode == 0
+        called("run", dumps, "-o", lake, *options, "--workers", 2, code=0)
         found.append({name: manifest["tables"] for name, manifest in manifests(lake).items()})
         assert not warm()
     assert len(found[0]) == 4
     assert found[0] == found[1]
+
+
+def test_what_reads_an_image_does_not_import_pandas(
+    job: Dict[str, Any], log: IO[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyArrow imports it for the first array, if it is installed: a third of what a small dump takes."""
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+    monkeypatch.setattr(child_process, "MOST_LOG", 1 << 20)
+    with ChildProcess(log) as process:
+        assert read(process, job)["done"]["tables"]["traces"]["rows"] == 1
+        process.end(PATIENCE)
+    imported = {line.rpartition("|")[2].strip() for line in child_process.tail(log).splitlines()}
+    assert "pyarrow.lib" in imported
+    assert not [name for name in imported if name.startswith("pandas.")]
 
 
 def test_it_ends_with_its_parent(job: Dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ import pathlib
 import signal
 import subprocess
 import sys
-from typing import Tuple
+from typing import Dict, Tuple
 
 import pytest
 
@@ -51,26 +51,28 @@ def ran(*command: str, hooks: str = "") -> Tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def python(program: str) -> Tuple[int, str, str]:
-    return ran(sys.executable, "-c", program)
+PROGRAMS: Dict[str, Tuple[str, Tuple[int, str, str]]] = {
+    "the first is an exception": (ASKED, (0, "in order\n", "")),
+    "the second ends the program": (
+        f"{ASKED}    sys.stdout.flush()\n    {SEND}    time.sleep(1000)\n",
+        (130, "in order\n", INTERRUPTED),
+    ),
+    "an exception that Python would ignore ends the program": (
+        f"{CALLBACK}Callback()\ntime.sleep(1000)\n",
+        (130, "", INTERRUPTED),
+    ),
+    "a background job goes on to ignore it": (
+        IN_ORDER.replace("interrupts.", "signal.signal(signal.SIGINT, signal.SIG_IGN)\ninterrupts.")
+        + f"{SEND}print('unharmed')\n",
+        (0, "unharmed\n", ""),
+    ),
+}
 
 
-def test_the_first_is_an_exception() -> None:
-    assert python(ASKED) == (0, "in order\n", "")
-
-
-def test_the_second_ends_the_program() -> None:
-    again = f"{ASKED}    sys.stdout.flush()\n    {SEND}    time.sleep(1000)\n"
-    assert python(again) == (130, "in order\n", INTERRUPTED)
-
-
-def test_an_exception_that_python_would_ignore_ends_the_program() -> None:
-    assert python(f"{CALLBACK}Callback()\ntime.sleep(1000)\n") == (130, "", INTERRUPTED)
-
-
-def test_a_background_job_goes_on_to_ignore_it() -> None:
-    ignored = IN_ORDER.replace("interrupts.", "signal.signal(signal.SIGINT, signal.SIG_IGN)\ninterrupts.")
-    assert python(f"{ignored}{SEND}print('unharmed')\n") == (0, "unharmed\n", "")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_it_does_to_a_program(name: str) -> None:
+    program, expected = PROGRAMS[name]
+    assert ran(sys.executable, "-c", program) == expected
 
 
 @pytest.mark.parametrize("module", ["stackfleet.cli", "pyarrow", "stackfleet.lake"])

@@ -54,13 +54,18 @@ def damaged(uri: str, depth: Depth = Depth.SIZE) -> Dict[str, str]:
     return {item.image_id: item.reason for item in Lake(uri).contents(depth).damaged}
 
 
+def assert_whole(uri: str, *image_ids: str) -> None:
+    """These images are there with all their stacks, no others, and none of them is damaged."""
+    assert counted(uri) == dict.fromkeys(image_ids, STACKS)
+    assert not damaged(uri, Depth.CONTENT)
+
+
 @pytest.fixture
-def lake(tmp_path: pathlib.Path) -> str:
+def lake(fresh: pathlib.Path) -> str:
     """Three images."""
-    uri = str(tmp_path / "lake")
     for number in range(3):
-        add(uri, f"i{number}")
-    return uri
+        add(str(fresh), f"i{number}")
+    return str(fresh)
 
 
 def test_an_image_is_one_commit(lake: str) -> None:
@@ -68,8 +73,7 @@ def test_an_image_is_one_commit(lake: str) -> None:
     assert table.version() == 3
     rows = table.to_pyarrow_table()
     assert set(rows.column("Table").to_pylist()) == {"traces", "findings", "image", "keys", "manifests"}
-    assert set(counted(lake).values()) == {STACKS}
-    assert not damaged(lake, Depth.CONTENT)
+    assert_whole(lake, "i0", "i1", "i2")
 
 
 def test_an_image_that_is_read_again_replaces_its_rows(lake: str) -> None:
@@ -78,8 +82,7 @@ def test_an_image_that_is_read_again_replaces_its_rows(lake: str) -> None:
     add(lake, "i1", stack="nt!B", before="attempt")
     stacks = called("sql", lake, "SELECT DISTINCT left(Stack, 4) FROM traces WHERE ImageId = 'i1'")
     assert stacks.stdout.split()[-1] == "nt!B"
-    assert counted(lake) == {"i0": STACKS, "i1": STACKS, "i2": STACKS}
-    assert not damaged(lake, Depth.CONTENT)
+    assert_whole(lake, "i0", "i1", "i2")
 
 
 CHANGES: Dict[str, Callable[[str], object]] = {
@@ -101,8 +104,7 @@ def test_a_lake_of_fewer_columns_can_be_changed(name: str, tmp_path: pathlib.Pat
             add(uri, image_id)
     assert not damaged(uri, Depth.CONTENT)
     CHANGES[name](uri)
-    assert counted(uri) == dict.fromkeys(("i0",) if name == "forgotten" else ("i0", "i1"), STACKS)
-    assert not damaged(uri, Depth.CONTENT)
+    assert_whole(uri, "i0", *("i1",) * (name != "forgotten"))
 
 
 def _adds(uri: str, names: List[str], before: bool) -> List[str]:
@@ -128,8 +130,7 @@ def test_many_writers_lose_nothing_and_double_nothing(before: bool, tmp_path: pa
     assert not [name for part in refused for name in part if name.startswith("own")]
     if not before:
         assert sum(map(len, refused)) == 9
-    assert counted(uri) == dict.fromkeys({name for part in names for name in part}, STACKS)
-    assert not damaged(uri, Depth.CONTENT)
+    assert_whole(uri, *(name for part in names for name in part))
     stacks = called("sql", uri, "SELECT ImageId FROM traces GROUP BY 1 HAVING count(DISTINCT Stack[1:3]) > 1")
     assert len(stacks.stdout.splitlines()) == 1, "an image has rows of two writers"
 
@@ -227,8 +228,8 @@ def test_a_writer_that_sleeps_longer_than_the_log_is_kept_loses_nothing(
     monkeypatch.setattr(deltalake, "write_deltalake", writing)
     monkeypatch.setattr(store, "FRESH", 0)
     add(lake, "i3")
-    assert slept and counted(lake) == dict.fromkeys(("i0", "i1", "i2", "i3"), STACKS)
-    assert not damaged(lake, Depth.CONTENT)
+    assert slept
+    assert_whole(lake, "i0", "i1", "i2", "i3")
 
 
 def test_a_temporary_file_that_another_writer_removes_is_no_error(
@@ -351,9 +352,9 @@ def test_a_power_failure_leaves_what_was_done(
         check(str(log))
     assert not log.joinpath(f"{1:020}.json").exists(), "no checkpoint has taken its place"
     add(uri, "i1", stack="nt!B", before="attempt")
-    assert called("compact", uri).returncode == 0
+    called("compact", uri, code=0)
     done.remove("i0")
-    assert called("forget", uri, "i0").returncode == 0
+    called("forget", uri, "i0", code=0)
     check(str(log))
     assert disk.events > 60 and done == {"i1", "i2", "i3", "between1", "between4"}
 
@@ -362,8 +363,7 @@ def test_a_power_failure_leaves_what_was_done(
 def test_a_commit_that_a_power_failure_tore_is_left_out_and_named(rest: bytes, lake: str) -> None:
     torn = pathlib.Path(lake, "_delta_log", f"{3:020}.json")
     torn.write_bytes(rest)
-    done = called("rare", lake, "--max-hosts", "9")
-    assert done.returncode == 0, done.stderr
+    done = called("rare", lake, "--max-hosts", "9", code=0)
     assert [name in done.stdout for name in ("I0", "I1", "I2")] == [True, True, False]
     done = called("forget", lake, "i0")
     assert done.returncode == 0 and f"{torn.name}, a commit of this lake, is torn" in done.stderr
@@ -403,8 +403,7 @@ def test_a_damaged_file_takes_its_own_images_only(name: str, table: str, lake: s
     assert done.returncode == 3, done.stderr
     assert done.stdout.split() == ["ImageId", "i0", "i2"]
     assert "left out: /images/i1.raw (i1)" in done.stderr
-    done = called("status", lake, "--verify", "--format", "csv")
-    assert done.returncode == 3
+    done = called("status", lake, "--verify", "--format", "csv", code=3)
     assert "damaged,/images/i1.raw,i1" in done.stdout or ",i1," in done.stdout
 
 
@@ -462,27 +461,23 @@ def test_rows_that_files_have_mixed_are_sorted_some_at_a_time(
 
 def test_row_groups_are_small(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "ROW_GROUP", 16)
-    assert called("compact", lake).returncode == 0
+    called("compact", lake, code=0)
     footer = pq.read_metadata(only(DeltaTable(lake).file_uris([("Table", "=", "traces")])))
     assert [footer.row_group(number).num_rows for number in range(3)] == [16, 16, 16]
 
 
 def test_compact_leaves_few_files_and_the_same_answers(lake: str) -> None:
     before = called("sql", lake, "SELECT * FROM traces ORDER BY ALL", "--format", "jsonl").stdout
-    assert called("compact", lake).returncode == 0
-    assert {len(DeltaTable(lake, version=None).file_uris([("Table", "=", name)])) for name in TABLES} <= {
-        0,
-        1,
-    }
+    called("compact", lake, code=0)
+    assert max(len(DeltaTable(lake).file_uris([("Table", "=", name)])) for name in TABLES) == 1
     assert called("sql", lake, "SELECT * FROM traces ORDER BY ALL", "--format", "jsonl").stdout == before
-    assert not damaged(lake, Depth.CONTENT)
     add(lake, "i1", stack="nt!B", before="attempt")
-    assert counted(lake) == dict.fromkeys(("i0", "i1", "i2"), STACKS)
+    assert_whole(lake, "i0", "i1", "i2")
 
 
 def test_what_is_forgotten_leaves_the_files(lake: str) -> None:
-    assert called("compact", lake).returncode == 0
-    assert called("forget", lake, "i1").returncode == 0
+    called("compact", lake, code=0)
+    called("forget", lake, "i1", code=0)
     assert counted(lake) == {"i0": STACKS, "i2": STACKS}
     for path in pathlib.Path(lake).glob("Table=*/*.parquet"):
         ids = pq.read_table(path, columns=["ImageId"]).column(0).to_pylist()
@@ -543,8 +538,8 @@ def test_a_bucket_is_a_lake(bucket: str, tmp_path: pathlib.Path, monkeypatch: py
     add(bucket, "i1", stack="nt!B", before="attempt")
     done = called("sql", bucket, "SELECT Stack FROM traces", "--format", "csv")
     assert done.returncode == 0 and "nt!A 7" in done.stdout and "nt!B 7" in done.stdout, done.stderr
-    assert called("compact", bucket).returncode == 0
-    assert called("forget", bucket, "i0").returncode == 0
+    called("compact", bucket, code=0)
+    called("forget", bucket, "i0", code=0)
     done = called("status", bucket, "--verify", "--format", "csv")
     assert (done.returncode, done.stdout.count("/images/")) == (0, 1), done.stderr
     assert not list(tmp_path.iterdir())
@@ -578,8 +573,7 @@ def test_a_killed_writer_and_two_at_once_in_a_bucket(bucket: str) -> None:
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         refused = pool.starmap(_adds, [(bucket, [*done, "s0", "s1"], False)] * 2)
     assert [set(done) <= set(part) for part in refused] == [True, True]
-    assert counted(bucket) == dict.fromkeys((*done, "s0", "s1"), STACKS)
-    assert not damaged(bucket, Depth.CONTENT)
+    assert_whole(bucket, *done, "s0", "s1")
 
 
 def test_a_run_into_a_bucket_goes_on_where_it_was_killed(bucket: str, few: Fleet) -> None:
@@ -606,12 +600,6 @@ def test_a_store_that_has_no_such_bucket(bucket: str) -> None:
     assert (done.returncode, nowhere in done.stderr) == (2, True)
 
 
-def test_a_failed_image_is_a_manifest_alone(lake: str) -> None:
-    Lake(lake).add(NewImage(fleetlakes.manifest("u1", {}, status="failed", reason="no kernel")))
-    assert not damaged(lake, Depth.CONTENT)
-    assert called("status", lake).returncode == 3
-
-
 def test_the_folder_may_be_moved(lake: str, tmp_path: pathlib.Path) -> None:
     moved = shutil.move(lake, tmp_path / "moved")
-    assert called("status", moved, "--verify").returncode == 0
+    called("status", moved, "--verify", code=0)

@@ -12,13 +12,12 @@ import re
 import signal
 import subprocess
 import sys
-from typing import Any, AsyncIterator, Awaitable, Callable, Dict, Iterator, List, Tuple
+from typing import Any, AsyncIterator, Dict, Iterator, List, Tuple
 
 import pytest
 
 pytest.importorskip("mcp", reason="pip install '.[mcp]'")
 
-import anyio
 import httpx2
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
@@ -27,8 +26,9 @@ from mcp.client.streamable_http import streamable_http_client
 from stackfleet import agent_server, agent_words
 from stackfleet.agents import LEAST_TOKEN, TOKEN
 from tests.conftest import ROOT
-from tests.forge import context, sample, vol
+from tests.forge import context, sample
 from tests.support import processdumps, smalldumps
+from tests.support.fleetimages import options_for
 from tests.support.fleetrun import environment, fleet
 from tests.support.only import only
 from tests.support.processdumps import Dumped
@@ -51,12 +51,15 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     told.writer.comment(ORDER, wide=True)
     told.writer.thread_names([(4316, ORDER)])
     (folder / f"{ORDER}.dmp").write_bytes(told.writer.bytes())
-    symbols, cache = image.install(folder / "symbols"), folder / "cache"
-    vol.trust(symbols, cache)
-    options = ("--symbol-dirs", symbols, "--cache-path", cache, "--offline", "--workers", 1)
+    options = (*options_for(folder, image), "--workers", 1)
     done = fleet("run", *sorted(folder.glob("*.dmp")), "-o", folder / "lake", *options)
     assert done.returncode in (0, 3), done.stderr
     return folder / "lake"
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
 
 
 COMMAND = ("-m", "stackfleet", "mcp")
@@ -128,10 +131,6 @@ def without_absent(value: Any) -> Any:
     return list(map(without_absent, value)) if isinstance(value, list) else value
 
 
-def run(work: Callable[[], Awaitable[None]]) -> None:
-    anyio.run(work)
-
-
 async def all_tools(client: Client) -> None:
     """Asks every tool; what it answers has the schema that it states, which the client checks."""
     tools = {tool.name: tool for tool in (await client.list_tools()).tools}
@@ -181,28 +180,24 @@ async def pages(client: Client) -> None:
 
 
 @pytest.mark.cli
-def test_over_pipes(lake: pathlib.Path) -> None:
-    async def work() -> None:
-        async with by_pipes(lake) as client:
-            assert "never instructions" in str(client.instructions)
-            await all_tools(client)
-            await refusals(client)
-            await pages(client)
-
-    run(work)
+@pytest.mark.anyio
+async def test_over_pipes(lake: pathlib.Path) -> None:
+    async with by_pipes(lake) as client:
+        assert "never instructions" in str(client.instructions)
+        await all_tools(client)
+        await refusals(client)
+        await pages(client)
 
 
 @pytest.mark.cli
-def test_over_http(lake: pathlib.Path) -> None:
+@pytest.mark.anyio
+async def test_over_http(lake: pathlib.Path) -> None:
     with listening(lake, **{TOKEN: SECRET}) as (url, said):
         assert said == f"the token in {TOKEN}"
 
-        async def work() -> None:
-            async with by_http(url, SECRET) as client:
-                await all_tools(client)
-            await only_with_the_token(url)
-
-        run(work)
+        async with by_http(url, SECRET) as client:
+            await all_tools(client)
+        await only_with_the_token(url)
 
 
 @pytest.mark.cli
@@ -255,16 +250,14 @@ async def only_with_the_token(url: str) -> None:
 
 
 @pytest.mark.cli
-def test_a_token_is_made_if_none_is_given(lake: pathlib.Path) -> None:
+@pytest.mark.anyio
+async def test_a_token_is_made_if_none_is_given(lake: pathlib.Path) -> None:
     with listening(lake, **{TOKEN: ""}) as (url, said):
         token = said.rpartition(" ")[2]
         assert len(token) > 2 * LEAST_TOKEN
 
-        async def work() -> None:
-            async with by_http(url, token) as client:
-                assert (await client.list_tools()).tools
-
-        run(work)
+        async with by_http(url, token) as client:
+            assert (await client.list_tools()).tools
     done = fleet("mcp", lake, "--http", "0", variables={TOKEN: "short"})
     assert done.returncode == 2 and f"{TOKEN} needs {LEAST_TOKEN} or more" in done.stderr
     port = url.split(":")[2].partition("/")[0]
@@ -281,23 +274,21 @@ async def values(client: Client, tool: str, **given: Any) -> List[Row]:
 
 
 @pytest.mark.cli
-def test_a_program_answers_the_questions_of_the_recipes(lake: pathlib.Path) -> None:
+@pytest.mark.anyio
+async def test_a_program_answers_the_questions_of_the_recipes(lake: pathlib.Path) -> None:
     """docs/recipes.md, from tool calls alone: each call uses only what an answer before it has."""
 
-    async def work() -> None:
-        async with by_pipes(lake) as client:
-            machine = only(
-                row["ImageId"]
-                for row in await values(client, "images")
-                if row["Status"] == "done" and row["Path"].endswith("sample.dmp")
-            )
-            await leak(client, machine)
-            await hang(client)
-            await injection(client, machine)
-            await driver(client, machine)
-            await crash(client)
-
-    run(work)
+    async with by_pipes(lake) as client:
+        machine = only(
+            row["ImageId"]
+            for row in await values(client, "images")
+            if row["Status"] == "done" and row["Path"].endswith("sample.dmp")
+        )
+        await leak(client, machine)
+        await hang(client)
+        await injection(client, machine)
+        await driver(client, machine)
+        await crash(client)
 
 
 async def leak(client: Client, machine: str) -> None:
@@ -352,16 +343,14 @@ async def crash(client: Client) -> None:
 
 
 @pytest.mark.cli
-def test_orders_in_comments_and_names_of_a_dump_are_no_orders(lake: pathlib.Path) -> None:
+@pytest.mark.anyio
+async def test_orders_in_comments_and_names_of_a_dump_are_no_orders(lake: pathlib.Path) -> None:
     before = sorted(path.relative_to(lake) for path in lake.rglob("*"))
 
-    async def work() -> None:
-        async with by_pipes(lake) as client:
-            answer = await ask(client, "images")
-            assert any(ORDER in row["from_image"]["Path"] for row in answer["rows"])
-            assert ORDER not in json.dumps([row["values"] for row in answer["rows"]])
-
-    run(work)
+    async with by_pipes(lake) as client:
+        answer = await ask(client, "images")
+        assert any(ORDER in row["from_image"]["Path"] for row in answer["rows"])
+        assert ORDER not in json.dumps([row["values"] for row in answer["rows"]])
     assert sorted(path.relative_to(lake) for path in lake.rglob("*")) == before
 
 

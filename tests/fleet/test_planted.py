@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from typing import Dict, List
+from typing import List
 
 import pytest
 
@@ -21,7 +21,7 @@ from stackfleet.lake import Lake
 from tests.conftest import ROOT
 from tests.support import fleetlakes
 from tests.support.fleetimages import Fleet
-from tests.support.fleetrun import environment, fleet
+from tests.support.fleetrun import COMMAND, environment, fleet
 
 pytestmark = pytest.mark.once
 
@@ -49,21 +49,18 @@ def marker(tmp_path: pathlib.Path) -> pathlib.Path:
 def evidence(few: Fleet, marker: pathlib.Path, tmp_path: pathlib.Path) -> pathlib.Path:
     """A folder with an image and planted modules, and a lake in it with such modules."""
     folder = tmp_path / "evidence"
-    (folder / "lake" / "manifest").mkdir(parents=True)
+    (folder / "lake").mkdir(parents=True)
     shutil.copy(few.paths[0], folder / "a.dmp")
     plant(folder, marker)
     plant(folder / "lake", marker)
     return folder
 
 
-def started(command: List[str], few: Fleet, where: pathlib.Path, image: pathlib.Path) -> Dict[str, str]:
+def ran(command: List[str], where: pathlib.Path, *words: object) -> None:
     known = {**environment(), "PYTHONPATH": str(ROOT)}
-    words = ["run", str(image), "-o", str(image.parent / "lake"), *few.options, "--workers", "1"]
-    done = subprocess.run(
-        [*command, *words], cwd=where, env=known, capture_output=True, text=True, check=False
-    )
+    line = [*command, *map(str, words)]
+    done = subprocess.run(line, cwd=where, env=known, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return known
 
 
 @pytest.mark.parametrize("where", ["evidence", "evidence/lake"])
@@ -80,8 +77,9 @@ def test_a_run_beside_evidence_runs_none_of_it(
     if way == "module":
         for folder in (evidence, evidence / "lake"):
             (folder / "stackfleet.py").unlink()
-    command = [sys.executable, *(["-m", "stackfleet"] if way == "module" else [str(script)])]
-    started(command, few, tmp_path / where, evidence / "a.dmp")
+    command = [*COMMAND] if way == "module" else [sys.executable, str(script)]
+    words = ("run", evidence / "a.dmp", "-o", evidence / "lake", *few.options, "--workers", 1)
+    ran(command, tmp_path / where, *words)
     assert not marker.exists(), marker.read_text()
 
 
@@ -93,13 +91,8 @@ def test_a_path_with_an_empty_entry_is_not_the_current_folder(
         monkeypatch.setenv("PYTHONPATH", known)
         monkeypatch.chdir(evidence)
         with tempfile.TemporaryFile() as log, child_process.ChildProcess(log) as process:
-            process.send(
-                {
-                    "check": True,
-                    "reading": dataclasses.asdict(Reading(offline=True)),
-                    "lake": str(evidence / "lake"),
-                }
-            )
+            reading = dataclasses.asdict(Reading(offline=True))
+            process.send({"check": True, "reading": reading, "lake": str(evidence / "lake")})
             answer = process.hear(120)
             assert answer is not None and "versions" in answer, child_process.tail(log)
         assert not marker.exists(), marker.read_text()
@@ -127,14 +120,6 @@ def test_a_question_beside_evidence_runs_none_of_it(
     fleetlakes.add(Lake(str(evidence / "lake"), create=True), "i1")
     for folder in (evidence, evidence / "lake"):
         (folder / "stackfleet.py").unlink()
-        done = subprocess.run(
-            [sys.executable, "-m", "stackfleet", "status", str(evidence / "lake")],
-            cwd=folder,
-            env={**environment(), "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-    assert fleet("status", evidence / "lake").returncode == 0
+        ran([*COMMAND], folder, "status", evidence / "lake")
+    fleet("status", evidence / "lake", code=0)
     assert not marker.exists(), marker.read_text()

@@ -49,12 +49,12 @@ def test_the_program_is_ended(number: int, stuck: Tuple[pathlib.Path, pathlib.Pa
         process.wait(PATIENCE)
     if number == signal.SIGINT:
         assert process.returncode == 130
-    assert not list((lake / "manifest").glob("*.json"))
+    assert not manifests(lake)
 
 
 def test_a_timeout(stuck: Tuple[pathlib.Path, pathlib.Path], few: Fleet) -> None:
     image, lake = stuck
-    assert fleet("run", image, "-o", lake, "--timeout", "3", *few.options).returncode == 3
+    fleet("run", image, "-o", lake, "--timeout", "3", *few.options, code=3)
     assert not children()
     found = manifests(lake)["stuck.raw"]
     assert found["exit"] == "signal 9"
@@ -66,9 +66,7 @@ def reading(image: pathlib.Path) -> bool:
     for pid in children():
         try:
             process = psutil.Process(pid)
-            if PROGRAM in process.cmdline() and str(image) in [
-                open_file.path for open_file in process.open_files()
-            ]:
+            if PROGRAM in process.cmdline() and str(image) in {file.path for file in process.open_files()}:
                 return True
         except psutil.Error:
             continue

@@ -39,7 +39,7 @@ def folder(few: Fleet, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path
     for path in few.paths[:2]:
         shutil.copy(path, new_folder)
     (new_folder / "cut.dmp").write_bytes(pathlib.Path(few.paths[0]).read_bytes()[:5000])
-    assert fleet("run", *new_folder.glob("*.dmp"), "-o", new_folder / "lake", *few.options).returncode == 3
+    fleet("run", *new_folder.glob("*.dmp"), "-o", new_folder / "lake", *few.options, code=3)
     return new_folder
 
 

@@ -15,9 +15,10 @@ from volatility3.plugins.windows import tracereport
 from stackfleet import imagepage, questions, report
 from stackfleet.database import Database
 from stackfleet.lake import Lake, NewImage
-from tests.forge import context, sample, vol
+from tests.forge import context, sample
 from tests.support import fleetlakes, grid, pagedata
 from tests.support.browser import Browser
+from tests.support.fleetimages import options_for
 from tests.support.fleetrun import ask, fleet
 from tests.support.only import only, rows_of
 
@@ -29,10 +30,8 @@ LINKS = "[...document.querySelectorAll('a')].map((each) => each.href)"
 IDS = "[...document.querySelectorAll('section')].map((each) => each.id)"
 
 
-def reported(lake: pathlib.Path, output: pathlib.Path) -> str:
-    done = fleet("report", lake, "-o", output)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def reported(lake: object, output: pathlib.Path) -> str:
+    return fleet("report", lake, "-o", output, code=0).stdout
 
 
 def frame(trace: str, number: int, symbol: Any, backing: str = "image", **more: Any) -> Row:
@@ -43,10 +42,8 @@ def frame(trace: str, number: int, symbol: Any, backing: str = "image", **more: 
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+def lake(shared_lake: Lake) -> pathlib.Path:
     """Three hosts and an image that failed. What an image may choose is hostile on the second."""
-    folder = tmp_path_factory.mktemp("lake") / "lake"
-    new_lake = fleetlakes.new_lake(folder)
     for number in range(3):
         name = HOSTILE if number == 1 else "app.exe"
         thread = {"Kind": "user", "PID": 8, "Process": name, "TID": 12, "Owner": "0x80"}
@@ -71,7 +68,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
             card.update(PID=8, Process=name, TID=12, Evidence=f"memory of {name}", TraceId="user:1")
             found.append({**card, "Symbol": "<private>", "Address": 0xFFFFAB8009991088, "Frame": 0})
         fleetlakes.add(
-            new_lake,
+            shared_lake,
             f"i{number}",
             host=f"pc{number}{HOSTILE if number == 1 else ''}",
             traces=stacks,
@@ -80,8 +77,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
         )
     path = f"/images/{HOSTILE}/bad.raw"
     failed = fleetlakes.manifest("u1", {}, status="failed", reason=f"no kernel {HOSTILE}", path=path)
-    new_lake.add(NewImage(failed))
-    return folder
+    shared_lake.add(NewImage(failed))
+    return pathlib.Path(shared_lake.uri)
 
 
 @pytest.fixture(scope="module")
@@ -106,11 +103,9 @@ def visible(text: str) -> str:
 def test_a_page_from_tables_says_what_that_of_the_image_says(tmp_path: pathlib.Path) -> None:
     image = sample.build().image()
     opened = context.open_image(image, tmp_path, "sample.dmp")
-    symbols = image.install(tmp_path / "symbols")
-    vol.trust(symbols, tmp_path / "cache")
-    options = ["--symbol-dirs", symbols, "--cache-path", tmp_path / "cache", "--offline", "--workers", "1"]
+    options = options_for(tmp_path, image)
     file = tmp_path / "sample.dmp"
-    assert fleet("run", file, "-o", tmp_path / "lake", *options).returncode == 0
+    fleet("run", file, "-o", tmp_path / "lake", *options, code=0)
     reported(tmp_path / "lake", tmp_path / "out")
     grid.rendered(opened, tracereport.TraceReport, tmp_path)
     path = only((tmp_path / "out").glob("image-*.html"))
@@ -198,47 +193,45 @@ def test_the_page_of_an_image_has_that_image_alone(pages: pathlib.Path) -> None:
 
 
 def test_pages_lead_to_each_other(pages: pathlib.Path, browser: Browser) -> None:
-    opened = browser.open(pages / "index.html")
-    assert opened.run(IDS) == ["lake", "findings", "rare"]
-    leads = [urllib.parse.urlsplit(link) for link in opened.run(LINKS)]
-    assert {urllib.parse.unquote(lead.path) for lead in leads} >= {
-        str(pages / f"image-i{number}.html") for number in (0, 1)
-    }
-    assert all(pathlib.Path(urllib.parse.unquote(link.path)).is_file() for link in leads)
-    assert all(opened.run(f"!!document.getElementById({link.fragment!r})") for link in leads if link.fragment)
-    opened.run("document.querySelector('#lake .list').focus()")
-    opened.key("End")
-    opened.follow("document.querySelector('#lake .links a')")
-    assert opened.run("location.pathname.split('/').pop()") == "image-i2.html"
-    assert opened.run(IDS) == ["findings", "image", "graph", "threads", "heaps"]
-    opened.follow("document.querySelector('main > p a')")
-    assert opened.run("location.pathname.split('/').pop()") == "index.html"
-    assert opened.faults == []
-    assert all(request.startswith("file://") for request in opened.requests)
-    opened.close()
+    with browser.open(pages / "index.html") as opened:
+        assert opened.run(IDS) == ["lake", "findings", "rare"]
+        leads = [urllib.parse.urlsplit(link) for link in opened.run(LINKS)]
+        assert {urllib.parse.unquote(lead.path) for lead in leads} >= {
+            str(pages / f"image-i{number}.html") for number in (0, 1)
+        }
+        assert all(pathlib.Path(urllib.parse.unquote(link.path)).is_file() for link in leads)
+        assert all(
+            opened.run(f"!!document.getElementById({link.fragment!r})") for link in leads if link.fragment
+        )
+        opened.run("document.querySelector('#lake .list').focus()")
+        opened.key("End")
+        opened.follow("document.querySelector('#lake .links a')")
+        assert opened.run("location.pathname.split('/').pop()") == "image-i2.html"
+        assert opened.run(IDS) == ["findings", "image", "graph", "threads", "heaps"]
+        opened.follow("document.querySelector('main > p a')")
+        assert opened.run("location.pathname.split('/').pop()") == "index.html"
+        assert all(request.startswith("file://") for request in opened.requests)
 
 
 def test_lists_of_all_images_can_be_searched(pages: pathlib.Path, browser: Browser) -> None:
-    opened = browser.open(pages / "index.html")
-    opened.run("document.querySelector('#rare input').focus()")
-    opened.type("own0")
-    opened.run("new Promise((done) => setTimeout(done, 300))")
-    assert opened.run("document.querySelector('#rare .found').innerText") == "1 of 3"
-    assert "nt!Own0+0x1" in opened.run("document.querySelector('#rare pre').innerText")
-    assert opened.run("document.querySelector('#rare .links').innerText") == "PC0, i0.raw"
-    opened.close()
+    with browser.open(pages / "index.html") as opened:
+        opened.run("document.querySelector('#rare input').focus()")
+        opened.type("own0")
+        opened.run("new Promise((done) => setTimeout(done, 300))")
+        assert opened.run("document.querySelector('#rare .found').innerText") == "1 of 3"
+        assert "nt!Own0+0x1" in opened.run("document.querySelector('#rare pre').innerText")
+        assert opened.run("document.querySelector('#rare .links').innerText") == "PC0, i0.raw"
 
 
 @pytest.mark.parametrize("name", ["index.html", "image-i1.html"])
 def test_hostile_texts_stay_texts(name: str, pages: pathlib.Path, browser: Browser) -> None:
-    opened = browser.open(pages / name)
-    assert opened.run("window.owned") is None
-    assert opened.run("document.scripts.length") == 2
-    text = opened.run("document.body.innerText")
-    assert text.count("<script>window.owned=1</script>") > 3
-    assert "\u202e" not in text
-    assert opened.faults == [] and opened.requests == [(pages / name).as_uri()]
-    opened.close()
+    with browser.open(pages / name) as opened:
+        assert opened.run("window.owned") is None
+        assert opened.run("document.scripts.length") == 2
+        text = opened.run("document.body.innerText")
+        assert text.count("<script>window.owned=1</script>") > 3
+        assert "\u202e" not in text
+        assert opened.requests == [(pages / name).as_uri()]
 
 
 def test_one_file_has_its_pages_beside_it(
@@ -247,17 +240,14 @@ def test_one_file_has_its_pages_beside_it(
     first = tmp_path / "a #1 100%.html"
     reported(lake, first)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a #1 100%-images", "a #1 100%.html"]
-    opened = browser.open(first)
-    opened.follow("document.querySelector('.card dd a')")
-    assert opened.run("location.pathname.split('/').pop()") == "image-i1.html"
-    opened.follow("document.querySelector('main > p a')")
-    assert opened.run("decodeURIComponent(location.pathname.split('/').pop())") == first.name
-    assert opened.faults == []
-    opened.close()
+    with browser.open(first) as opened:
+        opened.follow("document.querySelector('.card dd a')")
+        assert opened.run("location.pathname.split('/').pop()") == "image-i1.html"
+        opened.follow("document.querySelector('main > p a')")
+        assert opened.run("decodeURIComponent(location.pathname.split('/').pop())") == first.name
 
 
-def test_what_is_left_out_is_said(tmp_path: pathlib.Path, browser: Browser) -> None:
-    new_lake = fleetlakes.new_lake(tmp_path / "lake")
+def test_what_is_left_out_is_said(new_lake: Lake, tmp_path: pathlib.Path, browser: Browser) -> None:
     thread = {"Kind": "user", "Owner": "0x1", "Count": 1}
     threads = [{**thread, "TID": number} for number in range((1 << 15) + 7)]
     found = [
@@ -266,20 +256,18 @@ def test_what_is_left_out_is_said(tmp_path: pathlib.Path, browser: Browser) -> N
     ]
     own = [{"StackKey": f"k{number}", "Stack": "a!b", "TraceId": f"k:{number}"} for number in range(1100)]
     fleetlakes.add(new_lake, "i0", traces=[*threads, *own], findings=found)
-    reported(tmp_path / "lake", tmp_path / "out")
+    reported(new_lake.uri, tmp_path / "out")
     image = pagedata.data(tmp_path / "out" / "image-i0.html")
     assert (len(image["threads"]), image["cut"]) == (1 << 15, 7)
     assert sum(pagedata.flame(image).values()) == len(threads) + len(own)
     for name in ("index.html", "image-i0.html"):
         page = pagedata.data(tmp_path / "out" / name)
         assert (len(page["findings"]["cards"]), page["findings"]["total"]) == (1 << 12, len(found))
-        opened = browser.open(tmp_path / "out" / name)
-        assert "The first 4,096 are shown." in opened.run("document.querySelector('#findings').innerText")
-        assert opened.run("document.querySelectorAll('*').length") < 3000
-        if name == "index.html":
-            assert "the 1,024 rarest are shown" in opened.run("document.querySelector('#rare').innerText")
-        assert opened.faults == []
-        opened.close()
+        with browser.open(tmp_path / "out" / name) as opened:
+            assert "The first 4,096 are shown." in opened.run("document.querySelector('#findings').innerText")
+            assert opened.run("document.querySelectorAll('*').length") < 3000
+            if name == "index.html":
+                assert "the 1,024 rarest are shown" in opened.run("document.querySelector('#rare').innerText")
 
 
 @pytest.fixture(scope="module")
@@ -320,43 +308,41 @@ def test_the_same_finding_of_many_hosts_is_one_card(company: pathlib.Path, brows
         hex(0xFFFF800000001000 + number) for number in range(30)
     }
     assert page["findings"]["total"] == 2
-    opened = browser.open(company / "pages" / "index.html")
-    text = opened.run("document.querySelector('#findings').textContent")
-    assert "30 hosts, 30 findings" in text
-    assert "PC07, i07.raw app.exe (15), thread 12 at 0xffff800000001007: other memory" in text
-    assert opened.run("document.querySelector('#findings .cards').getBoundingClientRect().height") < 1500
-    assert opened.faults == []
-    opened.close()
+    with browser.open(company / "pages" / "index.html") as opened:
+        text = opened.run("document.querySelector('#findings').textContent")
+        assert "30 hosts, 30 findings" in text
+        assert "PC07, i07.raw app.exe (15), thread 12 at 0xffff800000001007: other memory" in text
+        assert opened.run("document.querySelector('#findings .cards').getBoundingClientRect().height") < 1500
 
 
 def test_cards_are_found_by_severity_check_and_host(company: pathlib.Path, browser: Browser) -> None:
-    opened = browser.open(company / "pages" / "index.html")
-    shown = "[...document.querySelectorAll('#findings .card > summary b')].map((each) => each.textContent)"
-    choose = (
-        "(([place, value]) => {{ const each = document.querySelectorAll('#findings select')[place];"
-        "each.value = value; each.dispatchEvent(new Event('change')); }})({})"
-    )
-    assert opened.run(shown) == ["hidden", "unbacked"]
-    for place, value, expected in [
-        (0, "medium", ["unbacked"]),
-        (0, "", ["hidden", "unbacked"]),
-        (1, "hidden", ["hidden"]),
-        (0, "medium", []),
-        (0, "", ["hidden"]),
-        (1, "", ["hidden", "unbacked"]),
-    ]:
-        opened.run(choose.format(json.dumps([place, value])))
-        assert opened.run(shown) == expected
-    opened.run("document.querySelector('#findings input').focus()")
-    opened.type("PC07")
-    opened.run("new Promise((done) => setTimeout(done, 300))")
-    assert opened.run(shown) == ["unbacked"]
-    assert opened.run("document.querySelector('#findings .found').innerText") == "1 to 1 of 1"
-    opened.type("nobody")
-    opened.run("new Promise((done) => setTimeout(done, 300))")
-    assert opened.run("document.querySelector('#findings .found').innerText") == "0 to 0 of 0"
-    assert opened.faults == []
-    opened.close()
+    with browser.open(company / "pages" / "index.html") as opened:
+        shown = (
+            "[...document.querySelectorAll('#findings .card > summary b')].map((each) => each.textContent)"
+        )
+        choose = (
+            "(([place, value]) => {{ const each = document.querySelectorAll('#findings select')[place];"
+            "each.value = value; each.dispatchEvent(new Event('change')); }})({})"
+        )
+        assert opened.run(shown) == ["hidden", "unbacked"]
+        for place, value, expected in [
+            (0, "medium", ["unbacked"]),
+            (0, "", ["hidden", "unbacked"]),
+            (1, "hidden", ["hidden"]),
+            (0, "medium", []),
+            (0, "", ["hidden"]),
+            (1, "", ["hidden", "unbacked"]),
+        ]:
+            opened.run(choose.format(json.dumps([place, value])))
+            assert opened.run(shown) == expected
+        opened.run("document.querySelector('#findings input').focus()")
+        opened.type("PC07")
+        opened.run("new Promise((done) => setTimeout(done, 300))")
+        assert opened.run(shown) == ["unbacked"]
+        assert opened.run("document.querySelector('#findings .found').innerText") == "1 to 1 of 1"
+        opened.type("nobody")
+        opened.run("new Promise((done) => setTimeout(done, 300))")
+        assert opened.run("document.querySelector('#findings .found').innerText") == "0 to 0 of 0"
 
 
 def test_addresses_are_hexadecimal(company: pathlib.Path) -> None:
@@ -382,11 +368,9 @@ def test_pages_of_images_are_chosen(company: pathlib.Path, tmp_path: pathlib.Pat
     assert done.stdout.endswith("images: 30 done, 0 failed; 28 without pages of their own (--images)\n")
     assert names(tmp_path) == {"index.html", "image-i07.html", "image-i29.html"}
     assert links(tmp_path) == {"#lake", "image-i07.html", "image-i29.html"}
-    opened = browser.open(tmp_path / "index.html")
-    text = opened.run("document.querySelector('#lake').innerText")
-    assert "2 of 30 images have pages of their own: those that --images chose." in text
-    assert opened.faults == []
-    opened.close()
+    with browser.open(tmp_path / "index.html") as opened:
+        text = opened.run("document.querySelector('#lake').innerText")
+        assert "2 of 30 images have pages of their own: those that --images chose." in text
     done = fleet("report", company / "lake", "-o", tmp_path, "--images", "nobody")
     assert done.returncode == 2 and "nobody names no image" in done.stderr
     done = fleet("report", company / "lake", "-o", tmp_path / "all", "--images", "all")
@@ -415,17 +399,14 @@ def test_images_that_are_read_together_keep_their_own_rows(
         assert path.read_text() == (tmp_path / path.name).read_text()
 
 
-def test_a_lake_of_failures_has_a_page(tmp_path: pathlib.Path, browser: Browser) -> None:
-    new_lake = fleetlakes.new_lake(tmp_path / "lake")
+def test_a_lake_of_failures_has_a_page(new_lake: Lake, tmp_path: pathlib.Path, browser: Browser) -> None:
     new_lake.add(
         NewImage(fleetlakes.manifest("u1", {}, status="failed", reason="no kernel", path="/images/bad.raw"))
     )
-    assert "images: 0 done, 1 failed" in reported(tmp_path / "lake", tmp_path / "out")
-    opened = browser.open(tmp_path / "out" / "index.html")
-    assert opened.run(IDS) == ["lake"]
-    assert "no kernel" in opened.run("document.querySelector('#lake').innerText")
-    assert opened.faults == []
-    opened.close()
+    assert "images: 0 done, 1 failed" in reported(new_lake.uri, tmp_path / "out")
+    with browser.open(tmp_path / "out" / "index.html") as opened:
+        assert opened.run(IDS) == ["lake"]
+        assert "no kernel" in opened.run("document.querySelector('#lake').innerText")
 
 
 def test_what_cannot_be_is_said(lake: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -435,7 +416,7 @@ def test_what_cannot_be_is_said(lake: pathlib.Path, tmp_path: pathlib.Path) -> N
     done = fleet("report", lake, "-o", tmp_path / "out", "--memory-limit", "much")
     assert done.returncode == 2 and "Memory must have a number" in done.stderr
     assert "Traceback" not in done.stderr
-    assert fleet("report", tmp_path, "-o", tmp_path / "out").returncode == 2
+    fleet("report", tmp_path, "-o", tmp_path / "out", code=2)
     assert not (tmp_path / "out" / "index.html").exists()
 
 

@@ -4,24 +4,17 @@
 
 from __future__ import annotations
 
-import csv
-import dataclasses
-import io
-import json
 import pathlib
-import subprocess
-import sys
 from typing import Any, Dict, List, NamedTuple
 
 import pytest
 
-from stackfleet.child_process import PROGRAM, READER
 from stackfleet.database import Database
-from stackfleet.job import HERE, Reading
 from stackfleet.lake import Lake
-from tests.forge import smalldump, vol
+from tests.forge import smalldump
 from tests.forge.smalldump import Driver, SmallDump
-from tests.support.fleetrun import fleet
+from tests.support.fleetimages import options_for
+from tests.support.fleetrun import ask, fleet
 
 pytestmark = pytest.mark.once
 
@@ -50,9 +43,8 @@ def dump(code: int, driver: str, rip: int = DRIVER + 0x1234, **options: Any) -> 
 @pytest.fixture(scope="module")
 def read(tmp_path_factory: pytest.TempPathFactory) -> Read:
     folder = tmp_path_factory.mktemp("small")
-    dumps, symbols, cache = (folder / name for name in ("Minidump", "symbols", "cache"))
+    dumps, options = folder / "Minidump", (*options_for(folder), "--workers", 2)
     dumps.mkdir()
-    symbols.mkdir()
     for number in range(HOSTS):
         (dumps / f"{number}.dmp").write_bytes(dump(0xD1, "common.sys", DRIVER + 0x1000 + number))
     (dumps / "rare.DMP").write_bytes(dump(0x139, "rare.sys"))
@@ -60,16 +52,12 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> Read:
     (dumps / "arm.dmp").write_bytes(dump(0xD1, "common.sys", machine=0x1C4))
     (dumps / "cut.dmp").write_bytes(dump(0xD1, "common.sys")[:0x50])
     (dumps / "readme.txt").write_text("no dump")
-    vol.trust(symbols, cache)
-    options = ("--symbol-dirs", symbols, "--cache-path", cache, "--offline", "--workers", 2)
     done = fleet("run", dumps, "-o", folder / "lake", *options)
     return Read(folder / "lake", done.returncode, done.stderr)
 
 
-def rare(read: Read, *options: object) -> List[Dict[str, str]]:
-    done = fleet("rare", read.lake, "--format", "csv", *options)
-    assert done.returncode == 0, done.stderr
-    return list(csv.DictReader(io.StringIO(done.stdout)))
+def rare(read: Read, *options: object) -> List[Dict[str, Any]]:
+    return ask("rare", read.lake, *options)
 
 
 def test_a_folder_stands_for_its_dumps(read: Read) -> None:
@@ -89,8 +77,8 @@ def test_a_folder_stands_for_its_dumps(read: Read) -> None:
 def test_rare_drivers(read: Read) -> None:
     rows = rare(read, "--by", "Driver", "--max-hosts", 1)
     assert [(row["Driver"], row["Hosts"], row["Among"]) for row in rows] == [
-        ("<no-module>", "1", str(HOSTS + 2)),
-        ("rare", "1", str(HOSTS + 2)),
+        ("<no-module>", 1, HOSTS + 2),
+        ("rare", 1, HOSTS + 2),
     ]
     assert "0x139 KERNEL_SECURITY_CHECK_FAILURE" in rows[1]["BugChecks"]
 
@@ -98,8 +86,8 @@ def test_rare_drivers(read: Read) -> None:
 def test_rare_bug_checks(read: Read) -> None:
     rows = rare(read, "--by", "BugCheck", "--max-hosts", 100)
     assert [(row["BugCheck"], row["Hosts"]) for row in rows] == [
-        ("0x139 KERNEL_SECURITY_CHECK_FAILURE", "2"),
-        ("0xd1 DRIVER_IRQL_NOT_LESS_OR_EQUAL", str(HOSTS)),
+        ("0x139 KERNEL_SECURITY_CHECK_FAILURE", 2),
+        ("0xd1 DRIVER_IRQL_NOT_LESS_OR_EQUAL", HOSTS),
     ]
     assert rare(read, "--by", "BugCheck", "--max-hosts", 1) == []
 
@@ -113,35 +101,3 @@ def test_registers_are_rows_too(read: Read) -> None:
     with Database(Lake(str(read.lake))) as database:
         rows = database.table("SELECT DISTINCT Origin, Mode FROM trapframes").to_pylist()
     assert rows == [{"Origin": "saved", "Mode": "kernel"}]
-
-
-def test_the_process_that_reads_a_dump_does_not_import_pandas(tmp_path: pathlib.Path) -> None:
-    """PyArrow imports it for the first array, if it is installed: a third of what a small dump takes."""
-    image, tables = tmp_path / "0.dmp", tmp_path / "tables"
-    image.write_bytes(dump(0xD1, "common.sys"))
-    tables.mkdir()
-    job = {
-        "path": str(image),
-        "lake": str(tmp_path),
-        "folder": str(tables),
-        "reading": dataclasses.asdict(Reading(offline=True)),
-    }
-    with subprocess.Popen(
-        [sys.executable, "-X", "importtime", PROGRAM, str(HERE.parent), READER],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=(tmp_path / "log").open("wb"),
-        text=True,
-        encoding="utf-8",
-    ) as process:
-        assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(f"{json.dumps(job)}\n")
-        process.stdin.flush()
-        identified = json.loads(process.stdout.readline())["identified"]
-        process.stdin.write(f"{json.dumps({'image_id': identified['image_id']})}\n")
-        process.stdin.flush()
-        done = json.loads(process.stdout.readlines()[-1])["done"]
-    assert done["tables"]["traces"]["rows"] == 1
-    imported = {line.rpartition("|")[2].strip() for line in (tmp_path / "log").read_text().splitlines()}
-    assert "pyarrow.lib" in imported
-    assert not [name for name in imported if name.startswith("pandas.")]

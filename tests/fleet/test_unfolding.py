@@ -4,11 +4,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
-import subprocess
-import sys
 from typing import Any, Callable, Dict, List, Tuple
 
 import polars
@@ -19,12 +16,12 @@ from deltalake import DeltaTable
 from deltalake._internal import DeltaFileSystemHandler
 from deltalake.fs import DeltaStorageHandler
 
-from stackfleet import lakefiles, lakefolder, parquetpages
+from stackfleet import lakefiles, lakefolder, parquetpages, store
 from stackfleet.lake import Depth, Lake
 from stackfleet.parquetpages import UnfoldingError, rows_at_a_time
 from tests.conftest import ROOT
-from tests.support.attackedlakes import Attack, added
-from tests.support.fleetrun import called, fleet
+from tests.support.attackedlakes import Attack
+from tests.support.fleetrun import called, fleet, measured
 from tests.support.only import only
 
 pytestmark = pytest.mark.skipif(
@@ -46,22 +43,8 @@ def plant(attack: Attack, table: Any, **form: Any) -> pathlib.Path:
     path = attack.file().with_name("z.parquet")
     options = {"compression": "zstd", "row_group_size": rows, "write_statistics": False, **form}
     pq.write_table(table, path, **options)
-    name_it(attack, path, rows)
+    attack.put(path, rows)
     return path
-
-
-def name_it(attack: Attack, path: pathlib.Path, rows: int) -> None:
-    """Commits a file in the place of the one with the stacks of `i1`."""
-    replaced = next(item for item in sorted(path.parent.iterdir()) if item != path and of_i1(item))
-    gone = {"path": f"Table=traces/{replaced.name}", "deletionTimestamp": 1, "dataChange": True}
-    bounds = {"minValues": {"ImageId": "i1"}, "maxValues": {"ImageId": "i1"}, "nullCount": {}}
-    stats = json.dumps({"numRecords": rows, **bounds})
-    add = added("Table=traces/z.parquet", size=path.stat().st_size, stats=stats)
-    attack.commit({"remove": {**gone, "partitionValues": {"Table": "traces"}}}, add)
-
-
-def of_i1(path: pathlib.Path) -> bool:
-    return "i1" in pq.read_table(path, columns=["ImageId"]).column(0).to_pylist()
 
 
 def same(text: Any, rows: int) -> Any:
@@ -69,43 +52,18 @@ def same(text: Any, rows: int) -> Any:
     return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), rows), pa.array([text]))
 
 
+def texts(rows: int) -> Any:
+    """A column of long texts, each with its letters."""
+    return pa.array(["x" * MEGABYTE] * rows)
+
+
 def one_page(attack: Attack) -> pathlib.Path:
-    table = pa.table({"Stack": pa.array(["x" * MEGABYTE] * 400)})
-    return plant(attack, table, **ONE_PAGE)
+    return plant(attack, pa.table({"Stack": texts(400)}), **ONE_PAGE)
 
 
-def one_text(attack: Attack) -> pathlib.Path:
-    """Dictionary of one text for all rows: 1,000 of them are 1 GB, which is allowed."""
-    return plant(attack, pa.table({"Stack": same("x" * MEGABYTE, 1_000)}))
-
-
-def one_text_of_more(attack: Attack) -> pathlib.Path:
-    return plant(attack, pa.table({"Stack": same("x" * MEGABYTE, 9_000)}))
-
-
-def many_columns(attack: Attack) -> pathlib.Path:
-    """Each page has a size that is allowed, all of them have not."""
-    text = pa.array(["x" * MEGABYTE] * 40)
-    names = ("Stack", "Process", "Symbol", "Module", "Frame", "Status", "Host", "Reason", "Key", "Other")
-    return plant(attack, pa.table(dict.fromkeys(names, text)), **ONE_PAGE)
-
-
-def prefixes(attack: Attack) -> pathlib.Path:
-    """Each text repeats the one before."""
-    table = pa.table({"Stack": pa.array(["x" * MEGABYTE] * 400)})
-    encoding = {"use_dictionary": False, "column_encoding": {"Stack": "DELTA_BYTE_ARRAY"}}
-    return plant(attack, table, **encoding)
-
-
-def long_list(attack: Attack) -> pathlib.Path:
+def long_list() -> Any:
     """One row with millions of nulls."""
-    values = pa.ListArray.from_arrays([0, 60_000_000], pa.nulls(60_000_000, pa.int64()))
-    return plant(attack, pa.table({"Versions": values}))
-
-
-def long_file(attack: Attack) -> pathlib.Path:
-    """Thirty million rows of nulls."""
-    return plant(attack, pa.table({"Stack": pa.nulls(30_000_000, pa.string())}))
+    return pa.ListArray.from_arrays([0, 60_000_000], pa.nulls(60_000_000, pa.int64()))
 
 
 def _number(value: int) -> bytes:
@@ -149,33 +107,32 @@ def sparse_pages(attack: Attack) -> pathlib.Path:
     path = attack.file().with_name("z.parquet")
     path.write_bytes(b"PAR1" + pages + footer + len(footer).to_bytes(4, "little") + b"PAR1")
     assert pq.read_metadata(path).num_rows == count
-    name_it(attack, path, count)
+    attack.put(path, count)
     return path
 
 
+COLUMNS = ("Stack", "Process", "Symbol", "Module", "Frame", "Status", "Host", "Reason", "Key", "Other")
+PREFIXES: Dict[str, Any] = {"use_dictionary": False, "column_encoding": {"Stack": "DELTA_BYTE_ARRAY"}}
 BOMBS: Dict[str, Tuple[Callable[[Attack], pathlib.Path], str]] = {
     "one page": (one_page, "its pages unfold to"),
-    "one text of a dictionary for more rows": (one_text_of_more, "letters in its rows"),
-    "many columns": (many_columns, "its pages unfold to"),
-    "texts that repeat the one before": (prefixes, "an encoding that lakes do not use"),
+    "one text of a dictionary for more rows": (
+        lambda a: plant(a, pa.table({"Stack": same("x" * MEGABYTE, 9_000)})),
+        "letters in its rows",
+    ),
+    # Each page has a size that is allowed, all of them have not.
+    "many columns": (
+        lambda a: plant(a, pa.table(dict.fromkeys(COLUMNS, texts(40))), **ONE_PAGE),
+        "its pages unfold to",
+    ),
+    "texts that repeat the one before": (
+        lambda a: plant(a, pa.table({"Stack": texts(400)}), **PREFIXES),
+        "an encoding that lakes do not use",
+    ),
     "pages of one number": (sparse_pages, "bytes in its unfolded pages"),
-    "a long list": (long_list, "its pages unfold to"),
-    "rows of nulls": (long_file, "rows"),
+    "a long list": (lambda a: plant(a, pa.table({"Versions": long_list()})), "its pages unfold to"),
+    "rows of nulls": (lambda a: plant(a, pa.table({"Stack": pa.nulls(30_000_000, pa.string())})), "rows"),
 }
 """Files below 1 MB that need 400 MB to 300 GB, and why they are refused."""
-
-
-def run(*arguments: object) -> Tuple[int, str, int]:
-    """Runs a command; returns its code, its errors, and the most megabytes that its process held."""
-    code = (
-        "import sys; from stackfleet import cli; code = cli.main(); "
-        "print(open('/proc/self/status').read()); sys.exit(code)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, check=False
-    )
-    most = int(done.stdout.partition("VmHWM:")[2].split()[0]) >> 10
-    return done.returncode, done.stderr, most
 
 
 SQL = ["sql", "SELECT count(*) FROM traces WHERE Stack <> 'b'"]
@@ -189,7 +146,7 @@ READ_STACKS = ("sql", "rare", "export", "report", "compact")
 def refused(attack: Attack, command: List[str], reason: str, tmp_path: pathlib.Path) -> None:
     name, *more = command
     pages = ["-o", str(tmp_path / "pages")] if name == "report" else []
-    code, errors, most = run(name, attack.lake, *more, *pages)
+    code, errors, most = measured(name, attack.lake, *more, *pages)
     assert "Traceback" not in errors
     assert most < 400, (command, most)
     assert reason in errors and "Table=traces/z.parquet" in errors
@@ -223,15 +180,15 @@ def test_every_command_refuses_it(command: List[str], attack: Attack, tmp_path: 
 def test_commands_that_need_none_of_it_work(command: List[str], attack: Attack) -> None:
     one_page(attack)
     name, *more = command
-    code, errors, most = run(name, attack.lake, *more)
+    code, errors, most = measured(name, attack.lake, *more)
     assert (code, errors) == (0, ""), errors
     assert most < 400
 
 
 def test_the_image_can_be_forgotten_and_the_rest_be_merged(attack: Attack) -> None:
     one_page(attack)
-    assert called("forget", attack.lake, "i1").returncode == 0
-    assert called("compact", attack.lake).returncode == 0
+    called("forget", attack.lake, "i1", code=0)
+    called("compact", attack.lake, code=0)
     done = called("sql", attack.lake, "SELECT Stack FROM traces", "--format", "csv")
     assert (done.returncode, done.stdout.split("\n")[1]) == (0, "stack of i2")
 
@@ -253,7 +210,7 @@ def test_files_and_checkpoints_of_a_bucket_are_refused(
     lake, attack.lake = attack.lake, uploaded(attack, bucket)  # type: ignore[assignment]
     for command in (SQL, ["rare"], ["compact"]):
         refused(attack, command, BOMBS["one page"][1], tmp_path)
-    code, errors, _ = run("status", bucket)
+    code, errors, _ = measured("status", bucket)
     assert (code, errors) == (0, "")
     # A file that is too large to be kept is looked at in ranges.
     monkeypatch.setattr(lakefiles, "MOST_KEPT", 0)
@@ -261,7 +218,7 @@ def test_files_and_checkpoints_of_a_bucket_are_refused(
     assert BOMBS["one page"][1] in only(item.reason for item in damaged if "z.parquet" in item.image_id)
     attack.lake = lake
     unfolding_checkpoint(attack, f"{2:020}.checkpoint.parquet")
-    code, errors, most = run("status", uploaded(attack, bucket))
+    code, errors, most = measured("status", uploaded(attack, bucket))
     assert (code, "unfolds to more than" in errors) == (2, True), errors
     assert most < 600
 
@@ -287,13 +244,26 @@ def test_a_file_of_a_bucket_is_requested_once(
     assert len(fetched) == len(set(fetched))
 
 
-def test_what_is_allowed_is_read_a_few_rows_at_a_time(attack: Attack, tmp_path: pathlib.Path) -> None:
-    path = one_text(attack)
-    assert rows_at_a_time(path) * MEGABYTE <= parquetpages.AT_A_TIME
+@pytest.mark.parametrize(("rows", "letters"), [(1_000, MEGABYTE), (250_000, 4_000)])
+def test_what_is_allowed_is_read_a_few_rows_at_a_time(rows: int, letters: int, attack: Attack) -> None:
+    """A file of 200 KB, whose dictionary has one text for all rows, is 1 GB of texts."""
+    path = plant(attack, pa.table({"Stack": same("x" * letters, rows)}))
+    assert path.stat().st_size < MEGABYTE
+    assert rows_at_a_time(path) * letters <= parquetpages.AT_A_TIME
     for (name, *more), expected in ((SQL, 0), (["status", "--verify"], 3)):
-        code, errors, most = run(name, attack.lake, *more)
+        code, errors, most = measured(name, attack.lake, *more)
         assert code == expected, errors
         assert most < 1500, (name, most)
+
+
+def test_an_answer_of_more_bytes_than_are_held_is_refused(
+    attack: Attack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(attack, pa.table({"Stack": same("x" * 4000, 10_000)}))
+    monkeypatch.setattr(store, "MOST_BYTES", MEGABYTE)
+    done = called("sql", attack.lake, "SELECT Stack FROM traces", code=2)
+    assert "need more than 1,048,576 bytes" in done.stderr
+    called("sql", attack.lake, "SELECT count(*) FROM traces", code=0)
 
 
 def test_one_long_text_among_short_ones_is_no_reason(tmp_path: pathlib.Path) -> None:
@@ -313,23 +283,35 @@ def test_a_checkpoint_of_a_large_lake_is_read(attack: Attack) -> None:
     assert lakefolder.look_at_log(attack.lake)[1] == []
 
 
+def plant_checkpoint(attack: Attack, name: str, features: Any, schema: bool = False) -> pathlib.Path:
+    """Puts a checkpoint into the log whose protocols need lists of features."""
+    rows, path = len(features), attack.log / name
+    versions = (pa.array([version] * rows, pa.int32()) for version in (1, 2))
+    names = ["minReaderVersion", "minWriterVersion", "readerFeatures"]
+    table = pa.table({"protocol": pa.StructArray.from_arrays([*versions, features], names)})
+    pq.write_table(table, path, compression="zstd", store_schema=schema)
+    return path
+
+
 def unfolding_checkpoint(attack: Attack, name: str, schema: bool = False) -> None:
     """Puts a checkpoint into the log that unfolds to 2 GB."""
-    number = 2_000
-    lists = pa.ListArray.from_arrays(range(number + 1), same("x" * MEGABYTE, number))
-    protocol = pa.StructArray.from_arrays(
-        [pa.array([1] * number, pa.int32()), pa.array([2] * number, pa.int32()), lists],
-        ["minReaderVersion", "minWriterVersion", "readerFeatures"],
-    )
-    path = attack.log / name
-    pq.write_table(pa.table({"protocol": protocol}), path, compression="zstd", store_schema=schema)
+    lists = pa.ListArray.from_arrays(range(2_001), same("x" * MEGABYTE, 2_000))
+    plant_checkpoint(attack, name, lists, schema)
+
+
+def test_a_checkpoint_of_one_row_with_a_long_list(attack: Attack) -> None:
+    """Millions of nulls in 8 KB."""
+    number = lakefolder.MOST_ACTIONS + 1
+    features = pa.ListArray.from_arrays([0, number], pa.nulls(number, pa.string()))
+    assert plant_checkpoint(attack, f"{2:020}.checkpoint.parquet", features).stat().st_size < 1 << 14
+    assert "so many in a list" in called("status", attack.lake, code=2).stderr
 
 
 @pytest.mark.parametrize("schema", [True, False])
 def test_a_checkpoint_whose_texts_unfold(schema: bool, attack: Attack) -> None:
     """With Arrow's schema in its footer, Arrow itself would keep each text once, and Delta would not."""
     unfolding_checkpoint(attack, f"{2:020}.checkpoint.parquet", schema)
-    code, errors, most = run("status", attack.lake)
+    code, errors, most = measured("status", attack.lake)
     assert (code, "unfold" in errors) == (2, True), errors
     assert most < 600
 
@@ -341,7 +323,7 @@ def test_a_checkpoint_that_delta_takes_instead_of_the_newest(part: str, attack: 
     attack.commit({"txn": {"appId": "another", "version": 1}})
     if part.count(".") == 2:
         pq.write_table(pa.table({"x": [1]}), attack.log / f"{3:020}.checkpoint{part}.parquet")
-    code, errors, most = run("status", attack.lake)
+    code, errors, most = measured("status", attack.lake)
     assert (code, "unfold" in errors or "features of Delta" in errors) == (2, True), errors
     assert most < 600
 
@@ -418,7 +400,7 @@ def test_statistics_of_a_column_that_contradict_it(attack: Attack) -> None:
     """A file that the fuzzer found: Arrow's view of its column ends the whole process."""
     path = attack.file().with_name("z.parquet")
     path.write_bytes(CONTRADICTED.read_bytes())
-    name_it(attack, path, 3)
+    attack.put(path, 3)
     with pytest.raises(UnfoldingError, match="cannot be read"):
         rows_at_a_time(path)
     for command in (["status", "--verify"], ["sql", "SELECT count(*) FROM traces"]):

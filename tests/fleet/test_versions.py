@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
-from typing import Any, Iterator, List
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,7 +15,7 @@ from stackfleet.lake import Depth, Lake
 from stackfleet.store import Store
 from tests.support import fleetlakes
 from tests.support.fleetimages import Fleet
-from tests.support.fleetrun import called, fleet
+from tests.support.fleetrun import ask, called, fleet
 
 LACKING = ("InputKind", "Completeness", "StacksKnown", "StacksRead", "StructuresAbsent", "Owner", "Bytes")
 """Columns that version 1 lacks here."""
@@ -41,13 +40,6 @@ def add(lake: Lake, image_id: str, **more: Any) -> None:
     fleetlakes.add(lake, image_id, traces=traces, image=image)
 
 
-def asked(*arguments: object) -> Iterator[Any]:
-    done = called(*arguments, "--format", "jsonl")
-    assert done.returncode == 0, done.stderr
-    assert SAID in done.stderr
-    return map(json.loads, done.stdout.splitlines())
-
-
 def test_a_column_that_a_version_lacks_is_empty(lake: str) -> None:
     sql = "SELECT ImageId, Owner, Bytes, InputKind FROM traces JOIN image USING (ImageId) ORDER BY ALL"
     new = {"Owner": "0x80", "Bytes": 7, "InputKind": "image"}
@@ -55,13 +47,13 @@ def test_a_column_that_a_version_lacks_is_empty(lake: str) -> None:
     expected.append({"ImageId": "old", "Owner": None, "Bytes": None, "InputKind": None})
     for compact in (False, True):
         if compact:
-            assert called("compact", lake).returncode == 0
-        assert list(asked("sql", lake, sql)) == expected
+            called("compact", lake, code=0)
+        assert ask("sql", lake, sql, said=SAID) == expected
 
 
 def test_every_question_has_all_images_and_names_the_version(lake: str, tmp_path: pathlib.Path) -> None:
     for command in (["rare", lake, "--max-hosts", "9"], ["findings", lake], ["diff", lake, "old", "new1"]):
-        list(asked(*command))
+        ask(*command, said=SAID)
     done = called("report", lake, "-o", tmp_path / "pages")
     assert (done.returncode, "3 done, 0 failed" in done.stdout, SAID in done.stderr) == (0, True, True)
 
@@ -73,9 +65,8 @@ def test_digests_of_the_rows_that_there_are_stay(lake: str) -> None:
 
 
 def test_a_run_into_such_a_lake(lake: str, few: Fleet) -> None:
-    assert fleet("run", few.paths[0], "-o", lake, *few.options).returncode == 0
-    schemas: List[Any] = list(Lake(lake).manifests())
-    assert len(schemas) == 4
+    fleet("run", few.paths[0], "-o", lake, *few.options, code=0)
+    assert len(Lake(lake).manifests()) == 4
 
 
 def test_a_column_of_another_type_is_refused_in_a_sentence(tmp_path: pathlib.Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Dict, List
 import pytest
 
 from stackfleet import waits
+from stackfleet.lake import Lake
 from tests.support import fleetlakes
 from tests.support.fleetrun import ask, fleet
 
@@ -35,10 +36,8 @@ def deadlock(number: int, tids: List[int], symbols: List[str], pid: int) -> List
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+def lake(shared_lake: Lake) -> pathlib.Path:
     """Three hosts: the first two hang in the same way, with the threads in another order."""
-    folder = tmp_path_factory.mktemp("lake") / "lake"
-    new_lake = fleetlakes.new_lake(folder)
     first = deadlock(1, [4, 8], ["app!log+0x26", "app!count+0x1d"], 100)
     first.append(wait(12, "app!log+0x26", ChainEnd="deadlock"))
     first.append(wait(20, "app!serve+0x1", WaitsFor="queue", ChainEnd="idle"))
@@ -53,8 +52,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     ]
     for number, rows in enumerate((first, second, third), 1):
         image = [{"ComputerName": f"pc-{number}", "CaptureTime": CAPTURED}]
-        fleetlakes.add(new_lake, f"i{number}", image=image, waits=rows)
-    return folder
+        fleetlakes.add(shared_lake, f"i{number}", image=image, waits=rows)
+    return pathlib.Path(shared_lake.uri)
 
 
 def test_equal_waits_are_one_row(lake: pathlib.Path) -> None:

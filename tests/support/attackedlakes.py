@@ -70,8 +70,12 @@ class Attack:
     def name_instead(self, path: str, table: str = "traces", **more: Any) -> None:
         """Lets the log name another file in the place of the rows of `i1`."""
         gone = {"path": f"Table={table}/{self.file(table).name}", "deletionTimestamp": 1, "dataChange": True}
-        of = {"partitionValues": {"Table": table}}
+        of: Dict[str, Any] = {"partitionValues": {"Table": table}}
         self.commit({"remove": {**gone, **of}}, added(path, **of, **more))
+
+    def put(self, path: pathlib.Path, rows: int = 1, table: str = "traces") -> None:
+        """Lets the log name a file in the folder of a table in the place of the rows of `i1`."""
+        self.name_instead(f"Table={table}/{path.name}", table, size=path.stat().st_size, rows=rows)
 
     def rows(self, table: str, *rows: Dict[str, Any]) -> None:
         """Adds rows with Delta's own writer, without a manifest."""
@@ -80,9 +84,10 @@ class Attack:
         write_deltalake(str(self.lake), pa.Table.from_pylist(known, schema=schema), mode="append")
 
 
-def added(path: str, **more: Any) -> Dict[str, Any]:
+def added(path: str, rows: int = 1, **more: Any) -> Dict[str, Any]:
     """The entry of a log for a file that is added."""
-    stats = {"numRecords": 1, "minValues": {"ImageId": "i1"}, "maxValues": {"ImageId": "i1"}, "nullCount": {}}
+    bounds = {"minValues": {"ImageId": "i1"}, "maxValues": {"ImageId": "i1"}, "nullCount": {}}
+    stats = {"numRecords": rows, **bounds}
     entry = {"path": path, "size": 7323, "partitionValues": {"Table": "traces"}, "modificationTime": 1}
     return {"add": {**entry, "dataChange": True, "stats": json.dumps(stats), **more}}
 

@@ -256,5 +256,13 @@ class Page:
         """Prints the page to a file."""
         path.write_bytes(base64.b64decode(self.ask("Page.printToPDF", {"printBackground": True})["data"]))
 
+    def __enter__(self) -> Page:
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], *_: object) -> None:
+        """Closes the page; one that a test has looked at to the end has no faults."""
+        assert kind is not None or self.faults == []
+        self.close()
+
     def close(self) -> None:
         self._browser.ask("Target.closeTarget", {"targetId": self._target})

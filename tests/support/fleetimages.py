@@ -168,3 +168,12 @@ def new_fleet(folder: pathlib.Path) -> Fleet:
     """Returns a fleet without images."""
     (folder / "symbols").mkdir(parents=True)
     return Fleet(folder)
+
+
+def options_for(folder: pathlib.Path, *images: Image) -> Tuple[str, ...]:
+    """The options of `stackfleet run` for images, with their tables in a folder."""
+    fleet = new_fleet(folder)
+    for image in images:
+        image.install(fleet.symbols)
+    fleet.ready()
+    return fleet.options

@@ -8,10 +8,13 @@ import dataclasses
 import os
 import pathlib
 import random
-from typing import Dict, Set
+import subprocess
+from typing import Any, Callable, Dict, Optional, Set
 
 import pytest
 
+from stackfleet.lake import Lake
+from tests.support import fleetlakes
 from tests.support.fleetimages import GENERATIONS, PATCH_LEVELS, Fleet, Machine, new_fleet
 from tests.support.fleetrun import fleet
 
@@ -92,3 +95,34 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
         images.add(Machine(number, own=3))
     images.ready()
     return images
+
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def fresh(tmp_path: pathlib.Path) -> pathlib.Path:
+    """The folder of the lake of a test, which is not there yet."""
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def new_lake(fresh: pathlib.Path) -> Lake:
+    """A lake in that folder, which has no image yet."""
+    return fleetlakes.new_lake(fresh)
+
+
+@pytest.fixture(scope="module")
+def shared_lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A lake for all tests of a module, which has no image yet."""
+    return fleetlakes.new_lake(tmp_path_factory.mktemp("shared") / "lake")
+
+
+@pytest.fixture
+def run(few: Fleet, fresh: pathlib.Path) -> Run:
+    """Reads images into that folder; see `fleet`, whose `code` is 0 here."""
+
+    def run(*words: object, code: Optional[int] = 0, **more: Any) -> "subprocess.CompletedProcess[str]":
+        return fleet("run", *words, "-o", fresh, *few.options, code=code, **more)
+
+    return run

@@ -51,34 +51,51 @@ def fleet(
     timeout: float = ENDLESS,
     variables: Optional[Dict[str, str]] = None,
     command: Tuple[str, ...] = COMMAND,
+    code: Optional[int] = None,
 ) -> "subprocess.CompletedProcess[str]":
     """Runs `stackfleet` to its end.
 
     Its imports, and those of the processes that read images, are made before where that changes nothing: see
     `warm`. With variables, plugins of its own, or another command it is started as a user starts it.
+
+    Args:
+        code: the exit code that must come, without a traceback; None for any
     """
     if command == COMMAND and not variables and "--plugin-dirs" not in arguments and hasattr(os, "fork"):
         readers = {warmfleet.READERS: warm.server(warmreader.__name__)}
         words = ["stackfleet", *map(str, arguments)]
-        return warm.call(
-            [sys.executable, *words], {**environment(), **readers}, str(ROOT), timeout, warmfleet.__name__
+        known = {**environment(), **readers}
+        done = warm.call([sys.executable, *words], known, str(ROOT), timeout, warmfleet.__name__)
+    else:
+        done = subprocess.run(
+            [*command, *map(str, arguments)],
+            cwd=ROOT,
+            env={**environment(), **(variables or {})},
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
         )
-    return subprocess.run(
-        [*command, *map(str, arguments)],
-        cwd=ROOT,
-        env={**environment(), **(variables or {})},
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+    _require(code, done)
+    return done
 
 
-def ask(*arguments: object, code: int = 0) -> List[Dict[str, Any]]:
-    """The rows that a command prints."""
-    done = fleet(*arguments, "--format", "jsonl")
-    assert done.returncode == code, done.stderr
+def ask(*arguments: object, code: int = 0, said: str = "") -> List[Dict[str, Any]]:
+    """The rows that a command prints; `said` is a part of what it says besides."""
+    done = called(*arguments, "--format", "jsonl", code=code)
+    assert said in done.stderr
     return list(map(json.loads, done.stdout.splitlines()))
+
+
+def measured(*arguments: object) -> Tuple[int, str, int]:
+    """Runs a command on Linux; returns its code, its errors, and the most megabytes that its process held."""
+    code = (
+        "import sys; from stackfleet import cli; code = cli.main(); "
+        "print(open('/proc/self/status').read()); sys.exit(code)"
+    )
+    words = [sys.executable, "-c", code, *map(str, arguments)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr, int(done.stdout.partition("VmHWM:")[2].split()[0]) >> 10
 
 
 @dataclasses.dataclass
@@ -90,20 +107,28 @@ class Ran:
     stderr: str
 
 
-def called(*arguments: object, seconds: int = ENDLESS) -> Ran:
-    """Runs `stackfleet` in this process, which is ended if it takes longer."""
+def _require(code: Optional[int], done: Any) -> None:
+    __tracebackhide__ = True
+    assert code in (None, done.returncode), done.stderr
+    assert code is None or "Traceback" not in done.stderr, done.stderr
+
+
+def called(*arguments: object, seconds: int = ENDLESS, code: Optional[int] = None) -> Ran:
+    """Runs `stackfleet` in this process, which is ended if it takes longer; see `fleet`."""
     out, errors = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8")
     if hasattr(signal, "alarm"):
         signal.alarm(seconds)
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
-            code = cli.main(list(map(str, arguments)))
+            ended = cli.main(list(map(str, arguments)))
     finally:
         if hasattr(signal, "alarm"):
             signal.alarm(0)
     out.flush()
     errors.flush()
-    return Ran(code, *(stream.buffer.getvalue().decode() for stream in (out, errors)))
+    done = Ran(ended, *(stream.buffer.getvalue().decode() for stream in (out, errors)))
+    _require(code, done)
+    return done
 
 
 @contextlib.contextmanager
