@@ -32,7 +32,7 @@ from .checks.test_context_on_stack import PreparedContext
 from .checks.test_kernel import AWAY, on_a_thread_of_the_kernel, process_of, processes, recorded, unlink
 from .checks.test_modified_code import OTHER_CODE, RELAYS, changed, hook, relay
 from .checks.test_module_mismatch import renamed, unlisted
-from .checks.test_syscall_outside import COPY, Calling
+from .checks.test_syscall_outside import Calling
 from .checks.test_truncated import cut
 from .code.test_returns import ELSEWHERE, library
 
@@ -207,7 +207,7 @@ def sandbox(write: bool) -> Image:
     forged = Calling(KERNEL)
     forged.from_private()
     if write:
-        forged.patched(COPY + 0x40)
+        forged.thunk(forged.stacks.modules["app"].base + 0x1100)
     return forged.image()
 
 

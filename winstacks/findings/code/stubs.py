@@ -95,10 +95,11 @@ class PatchedStubs:
             return None
         target = patched.way[-1]
         explanation = f"a sandbox: {patched.name} was patched and leads to {target:#x}, "
-        # A thunk next to the copy may jump on into the sandbox's module.
-        if any(span_at(vads, start) == span_at(vads, item) for item in patched.way):
-            return explanation + "through code beside this copy of the stub"
         known_module = self._names.module_at(target)
+        # A thunk next to the copy jumps on into the sandbox's module. Code that ends there is no sandbox's.
+        led_on = known_module is not None or self._memory.read(target, 1) is None
+        if led_on and any(span_at(vads, start) == span_at(vads, item) for item in patched.way):
+            return explanation + "through code beside this copy of the stub"
         if known_module is not None and self._keeps(known_module, start):
             return explanation + f"in {known_module.module.file}, which has the address of this copy"
         return None

@@ -73,6 +73,11 @@ class Calling(FindingImage):
         exports = {f"NtUserCall{place}": rva for place, rva in enumerate(rvas)}
         self.app.module("win32u.dll", exports=exports, contents=dict(zip(rvas, codes)))
 
+    def thunk(self, target: int) -> None:
+        """Patches a stub to lead into the private memory, and there on to another address."""
+        self.app.space.write(PRIVATE, b"\x48\xb8" + struct.pack("<Q", target) + b"\xff\xe0")
+        self.patched(PRIVATE)
+
     def stub_of(self, function: str, number: int) -> None:
         """Replaces ntdll by one that exports another stub, too."""
         ntdll = self.stacks.modules["ntdll"]
@@ -212,10 +217,20 @@ def test_a_thread_that_has_ended_is_silent(name: str) -> None:
 def test_a_copy_to_which_a_patched_stub_leads_is_low(name: str) -> None:
     forged = Calling(name)
     forged.from_private()
-    forged.patched(PRIVATE)
+    target = forged.stacks.modules["app"].base + 0x1100
+    forged.thunk(target)
     row = only(found(forged.image(), CHECK))
     assert (row["Severity"], row["Confidence"]) == ("low", "likely")
-    assert row["Innocent"].startswith(f"a sandbox: win32u!NtUserCall1 was patched and leads to {PRIVATE:#x}")
+    assert row["Innocent"].startswith(f"a sandbox: win32u!NtUserCall1 was patched and leads to {target:#x}")
+
+
+@pytest.mark.parametrize("name", X64)
+def test_a_copy_beside_code_that_leads_to_no_module_is_high(name: str) -> None:
+    """An implant hooked a stub, and calls by a copy of it: no sandbox's module is behind the hook."""
+    forged = Calling(name)
+    forged.from_private()
+    forged.patched(PRIVATE)
+    assert severities(forged.image(), CHECK) == ["high"]
 
 
 @pytest.mark.parametrize("name", X64)
