@@ -143,11 +143,8 @@ class MiniDump(Command[Process, Process]):
 
 
 def _entries(dump: ProcessDump, space: AddressSpace, file_output: str) -> Iterator[Tuple[int, ShownEntry]]:
-    """Yields the entries of a dump, each with its depth.
-
-    Args:
-        dump: the dump; all of its memory was read if a file was written
-    """
+    """Yields the entries of a dump, each with its depth. All memory of `dump` was read if a file was
+    written."""
     failed = StatusCode.NOT_WRITTEN if file_output == FAILED else None
     cells = {"Member": "bytes of memory", "Value": str(dump.memory.size), "File output": file_output}
     yield 0, ShownEntry(space, status(dump.status, failed), cells)
