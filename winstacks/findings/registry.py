@@ -275,11 +275,8 @@ class Findings:
         self._of_kind: Memo[str, List[_Gathering]] = Memo(self._checks_of)
 
     def examine(self, totals: Optional[Totals] = None) -> Iterator[StackRecord]:
-        """Runs the checks, and yields each stack after they have examined it.
-
-        Args:
-            totals: counts threads, their stacks, and databases
-        """
+        """Runs the checks, and yields each stack after they have examined it. `totals` counts threads, their
+        stacks, and databases."""
         totals = totals or Totals()
         for portion in self.portions(totals):
             yield from self.examine_portion(portion, totals)
@@ -412,10 +409,8 @@ def _worst_first(outcomes: Sequence[Outcome]) -> List[Outcome]:
     Findings that are `low` for want of certainty come before those that are `low` for an innocent reason, and
     between them those which something that is not in the image may explain: an analyst who reads the first
     rows would else read what is explained anyway. Between equals, the first of each program and check comes
-    before the second of any: a browser of twenty processes would else fill the first rows.
-
-    Args:
-        outcomes: findings in the order of the checks, which decides among equals
+    before the second of any: a browser of twenty processes would else fill the first rows. `outcomes` are
+    findings in the order of the checks, which decides among equals.
     """
     placed = [(_standing(outcome), outcome) for outcome in outcomes]
     checks: Dict[Hashable, Set[str]] = {}
