@@ -108,11 +108,8 @@ def write(log: UmdhLog) -> Iterator[str]:
 
 
 def parse(lines: Iterable[str]) -> UmdhLog:
-    """Reads a raw log.
-
-    Raises:
-        UmdhError: the text has no data of a heap, or a line among a heap's blocks is not a block
-    """
+    """Reads a raw log. Raises UmdhError if the text has no data of a heap, or a line among a heap's blocks is
+    not a block."""
     parser = _Parser()
     for number, line in enumerate(lines, 1):
         try:
