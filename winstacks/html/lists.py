@@ -46,11 +46,8 @@ class Texts:
 
 
 class PageLists:
-    """Bounded lists of findings, threads, and the largest traces of heaps.
-
-    Attributes:
-        cut: number of threads and traces of heaps that are left out
-    """
+    """Bounded lists of findings, threads, and the largest traces of heaps. `cut` is the number of threads and
+    traces of heaps that are left out."""
 
     def __init__(self) -> None:
         self.cut = 0
@@ -63,11 +60,8 @@ class PageLists:
         self._findings = 0
 
     def frames(self, frames: Iterable[Tuple[str, bool, bool]]) -> Frames:
-        """Returns the numbers of frames.
-
-        Args:
-            frames: (text, whether it is a guess, whether the address is outside all files), innermost first
-        """
+        """Returns the numbers of frames. `frames` are (text, whether it is a guess, whether the address is
+        outside all files), innermost first."""
         numbers = []
         for text, guess, unbacked in frames:
             mark = (_MARKS["guess"] if guess else "") + (_MARKS["unbacked"] if unbacked else "")
@@ -138,11 +132,7 @@ class PageLists:
         self._unchecked.append([check, reason])
 
     def findings(self, total: Optional[int] = None) -> Dict[str, Any]:
-        """Returns the part with the findings.
-
-        Args:
-            total: number of findings, if not all were added
-        """
+        """Returns the part with the findings. `total` is the number of findings, if not all were added."""
         return {
             "cards": self._cards,
             "total": self._findings if total is None else total,

@@ -70,11 +70,8 @@ class HeldLocks:
 
 
 def waits_part(rows: Iterable[WaitRow], chains: Chains, held: HeldLocks) -> Dict[str, Any]:
-    """Returns the locks of the page, the waiting threads, and a sentence for each deadlock.
-
-    Args:
-        rows: the rows of `windows.tracewaits`
-    """
+    """Returns the locks of the page, the waiting threads, and a sentence for each deadlock. `rows` are the
+    rows of `windows.tracewaits`."""
     return _Part(rows, chains, held).data()
 
 
