@@ -47,10 +47,7 @@ class StackRange(NamedTuple):
 
 class CrashedProcess(Processes):
     """Lists the process and the thread that crashed: the provider of spaces, threads and the process list.
-
-    Args:
-        symbols: whether the structures of the image come from the kernel's own symbols
-    """
+    `symbols` says whether the structures of the image come from the kernel's own symbols."""
 
     def __init__(self, image: Image, dump: TriageDump, symbols: bool = False) -> None:
         self._image = image

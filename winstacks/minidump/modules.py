@@ -150,11 +150,8 @@ def _sized(image: Image, module: MinidumpModule) -> MinidumpModule:
 
 
 def _headers(image: Image, module: MinidumpModule) -> Headers:
-    """Returns the headers of a module in the process's memory.
-
-    Raises:
-        HeaderError: the dump lacks them, or they contradict themselves
-    """
+    """Returns the headers of a module in the process's memory. Raises HeaderError if the dump lacks them, or
+    they contradict themselves."""
     memory = image.memory_of(str(image.layer.name), image.machine.pointer_size)
     base = image.machine.canonical(module.BaseOfImage)
     return read_headers(lambda rva, length: memory.read(base + rva, length))

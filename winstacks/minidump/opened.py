@@ -50,11 +50,8 @@ _EXPECTED = ("ThreadListStream", "ModuleListStream", "SystemInfoStream")
 
 
 def minidump(layer: interfaces.layers.DataLayerInterface) -> Minidump:
-    """Returns the dump in the layer of a file.
-
-    Raises:
-        NotAMinidumpError: the layer has no minidump; the text is a sentence for users
-    """
+    """Returns the dump in the layer of a file. Raises NotAMinidumpError if the layer has no minidump; the
+    text is a sentence for users."""
     return Minidump(bulk.file_reader(layer), int(layer.maximum_address) + 1)
 
 

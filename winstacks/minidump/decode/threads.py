@@ -43,11 +43,8 @@ _WRITING_THREAD and _EXITED_THREAD."""
 
 
 class MinidumpThread(NamedTuple):
-    """MINIDUMP_THREAD.
-
-    Attributes:
-        StartOfMemoryRange: lowest address of the stack in the dump, which is the lowest in use
-    """
+    """MINIDUMP_THREAD. `StartOfMemoryRange` is the lowest address of the stack in the dump, which is the
+    lowest in use."""
 
     ThreadId: ULONG
     SuspendCount: ULONG

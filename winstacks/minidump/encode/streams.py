@@ -38,12 +38,8 @@ _STACK_RVA = THREAD.offsets["Stack"] + Declared(Location).offsets["Rva"]
 
 
 class WrittenThread(NamedTuple):
-    """A thread of ThreadListStream.
-
-    Attributes:
-        stack: lowest address of the stack in use, size in bytes, and offset in the dump's memory; the size is
-            0 if the memory does not have the stack
-    """
+    """A thread of ThreadListStream. `stack` is the lowest address of the stack in use, size in bytes, and
+    offset in the dump's memory; the size is 0 if the memory does not have the stack."""
 
     ThreadId: int
     SuspendCount: int
