@@ -16,11 +16,8 @@ from ..memory.image import AddressSpace, Image
 
 
 class DynamicTable(NamedTuple):
-    """A function table of x64.
-
-    Attributes:
-        base: canonical address to which the RVAs in the table are relative
-    """
+    """A function table of x64. `base` is the canonical address to which the RVAs in the table are
+    relative."""
 
     start: int
     end: int

@@ -145,11 +145,8 @@ class KernelStacks:
         return step._replace(callback=callback, lost=None)
 
     def _by_control(self, segment: KernelStackSegment, expansion: bool) -> _Older:
-        """Returns the step by the control block of a segment.
-
-        Args:
-            expansion: whether the previous segment was left by an expansion, if the block does not say
-        """
+        """Returns the step by the control block of a segment. `expansion` says whether the previous segment
+        was left by an expansion, if the block does not say."""
         control = self._control
         if control is None or segment.initial + control.size > segment.base:
             return _NONE

@@ -168,11 +168,8 @@ class ImageSections:
         return addresses
 
     def targets(self, key: Tuple[int, int, int]) -> array[int]:
-        """Returns where each prototype PTE of a view leads, whether or not the image has the page.
-
-        Returns:
-            Physical addresses; 0 for a page that is not in memory, UNREAD where the image lacks the entry.
-        """
+        """Returns where each prototype PTE of a view leads, whether or not the image has the page: physical
+        addresses; 0 for a page that is not in memory, UNREAD where the image lacks the entry."""
         prototypes, count, size = key
         addresses = array("Q", [UNREAD]) * count
         for start, data in self._memory.load(prototypes, count * size).runs:
@@ -197,11 +194,8 @@ class PageTable(NamedTuple):
 
 
 class SectionView:
-    """A section as a process maps it.
-
-    Args:
-        prototypes: canonical address of the prototype PTE of the first page
-    """
+    """A section as a process maps it. `prototypes` is the canonical address of the prototype PTE of the first
+    page."""
 
     __slots__ = ("_sections", "count", "entry_size", "prototypes", "start")
 
@@ -275,8 +269,7 @@ class SectionView:
         length: int,
     ) -> Iterator[Piece]:
         """Yields the present pieces of a range as `pagetables.mapping` does, with the section's pages in the
-        gaps.
-        """
+        gaps."""
         end = start
         tables = self._sections.tables(layer) if isinstance(layer, intel.Intel) else None
         for piece in pagetables.mapping(context, layer, start, length, tables):
@@ -340,11 +333,8 @@ class SectionView:
 
 
 class _SectionLayout:
-    """The members that lead from a VAD to the prototype PTEs of its section.
-
-    Raises:
-        MissingMemberError: the kernel's table lacks one of them
-    """
+    """The members that lead from a VAD to the prototype PTEs of its section. Raises MissingMemberError if the
+    kernel's table lacks one of them."""
 
     def __init__(self, image: Image) -> None:
         types = image.types
