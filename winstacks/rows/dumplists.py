@@ -162,11 +162,8 @@ def breakpad_assertion(dump: Minidump) -> Iterator[DumpEntry]:
 
 
 class Listing(NamedTuple):
-    """The entries of a stream.
-
-    Attributes:
-        option: option of `minidump.info` that shows them; empty if they are always shown
-    """
+    """The entries of a stream. `option` is the option of `minidump.info` that shows them; empty if they are
+    always shown."""
 
     option: str
     entries: Callable[[Minidump], Iterator[DumpEntry]]

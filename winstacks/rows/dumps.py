@@ -87,11 +87,8 @@ def no_crash(dump: Minidump) -> str:
 
 
 class DumpEntries:
-    """Makes the entries of a dump.
-
-    Args:
-        options: the options of the lists that are shown (`dumplists.LISTINGS`)
-    """
+    """Makes the entries of a dump. `options` are the options of the lists that are shown
+    (`dumplists.LISTINGS`)."""
 
     def __init__(self, dump: Minidump, options: Container[str] = ()) -> None:
         self._dump = dump

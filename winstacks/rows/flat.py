@@ -76,11 +76,8 @@ class FlatCommand(StackCommand):
 
     @cached_property
     def columns(self) -> Sequence[str]:
-        """The columns that --columns or --brief choose; empty for all.
-
-        Raises:
-            RenderException: --columns names a column that does not exist
-        """
+        """The columns that --columns or --brief choose; empty for all. Raises RenderException if --columns
+        names a column that does not exist."""
         return shown_columns(self.plugin, self.table)
 
     def run(self) -> interfaces.renderers.TreeGrid:
@@ -95,11 +92,8 @@ class FlatCommand(StackCommand):
 
 
 class WaitCommand(FlatCommand):
-    """The work of a plugin that lists the waits of threads.
-
-    Attributes:
-        listing_waits: whether the options ask for them
-    """
+    """The work of a plugin that lists the waits of threads. `listing_waits` says whether the options ask for
+    them."""
 
     listing_waits = True
 

@@ -28,11 +28,8 @@ FrameCells = Tuple[object, object, object, object, str]
 
 
 class FramePrinter(Memo[NamedFrame, FrameCells]):
-    """The cells of frames; each frame's are made once: `printer[frame]`.
-
-    Args:
-        machine: machine whose form of addresses the column Address shows
-    """
+    """The cells of frames; each frame's are made once: `printer[frame]`. `machine` is the machine whose form
+    of addresses the column Address shows."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(self._print, MAX_FRAMES)

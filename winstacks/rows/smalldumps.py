@@ -43,11 +43,7 @@ _SIZES = {
 
 
 class SmallDumpEntries:
-    """Makes the entries.
-
-    Args:
-        crash: the crash and its stack, None without a bug check
-    """
+    """Makes the entries. `crash` is the crash and its stack, None without a bug check."""
 
     def __init__(self, image: Image, dump: TriageDump, crash: Optional[Crash] = None) -> None:
         self._image = image

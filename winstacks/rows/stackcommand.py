@@ -41,11 +41,8 @@ class StackCommand(Command[StackRecord, StackRecord]):
 
     @cached_property
     def stacks_wanted(self) -> StackFilter:
-        """The filter of stacks that the options describe.
-
-        Raises:
-            RenderException: --kinds names a kind that does not exist
-        """
+        """The filter of stacks that the options describe. Raises RenderException if --kinds names a kind that
+        does not exist."""
         kinds = tuple(self.config.get("kinds") or ())
         requested.check_words("kinds", kinds, KINDS)
         return StackFilter(
