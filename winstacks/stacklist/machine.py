@@ -246,11 +246,8 @@ def computer_name(image: Image, spaces: Iterable[AddressSpace]) -> ComputerName:
 
 
 class _SharedData:
-    """KUSER_SHARED_DATA, the page that the kernel shares with every process.
-
-    Attributes:
-        torn: names of the times that were being written during the acquisition
-    """
+    """KUSER_SHARED_DATA, the page that the kernel shares with every process. `torn` names the times that were
+    being written during the acquisition."""
 
     def __init__(self, image: Image) -> None:
         self.unreadable = False

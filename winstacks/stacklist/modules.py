@@ -83,11 +83,8 @@ class ModuleIdentities:
         return {entry.base: (kernel, entry) for entry in listed}
 
     def of_section(self, vad: Region) -> Optional[_Build]:
-        """Returns stamp and size from an image section's headers, which no process can write, or None.
-
-        Args:
-            vad: the mapping of the section's beginning
-        """
+        """Returns stamp and size from an image section's headers, which no process can write, or None. `vad`
+        is the mapping of the section's beginning."""
         view = self._sections.section_of(vad)
         if view is None:
             return None
