@@ -45,11 +45,8 @@ _SMALL = (1 << 16) - 1
 
 
 class KernelObjects:
-    """Describes what the wait blocks of threads lead to.
-
-    Raises:
-        MissingMemberError: the kernel's symbols do not describe wait blocks
-    """
+    """Describes what the wait blocks of threads lead to. Raises MissingMemberError if the kernel's symbols do
+    not describe wait blocks."""
 
     def __init__(self, image: Image) -> None:
         types = image.types
