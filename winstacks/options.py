@@ -237,11 +237,8 @@ def thread_scan() -> interfaces.configuration.RequirementInterface:
 
 
 def processes(zero_means: str = "") -> List[interfaces.configuration.RequirementInterface]:
-    """Returns the options --pid and --process, which add up.
-
-    Args:
-        zero_means: meaning of process ID 0 for the plugin; empty if 0 has no special meaning
-    """
+    """Returns the options --pid and --process, which add up. `zero_means` is the meaning of process ID 0 for
+    the plugin; empty if 0 has no special meaning."""
     also = f", 0 for {zero_means}" if zero_means else ""
     return [
         numbers(
@@ -264,11 +261,8 @@ def tid() -> interfaces.configuration.RequirementInterface:
 
 
 def numbers(name: str, description: str, instead: str = "") -> interfaces.configuration.RequirementInterface:
-    """Returns an option that takes a list of numbers.
-
-    Args:
-        instead: what takes other texts than numbers; empty for nothing
-    """
+    """Returns an option that takes a list of numbers. `instead` is what takes other texts than numbers; empty
+    for nothing."""
     kind = checked(checkedoptions.no_number(instead), int)
     return requirements.ListRequirement(name=name, element_type=kind, description=description, optional=True)
 
@@ -375,10 +369,7 @@ class ColumnsRequirement(requirements.ListRequirement):
     """The option --columns: names of columns of one plugin.
 
     The command line converts each word with `element_type`, so that it refuses an unknown name before it
-    opens the image.
-
-    Args:
-        table: name of the plugin in TABLES
+    opens the image. `table` is the name of the plugin in TABLES.
     """
 
     def __init__(self, table: str) -> None:
@@ -392,11 +383,8 @@ class ColumnsRequirement(requirements.ListRequirement):
         self.element_type = self._names
 
     def _names(self, text: str) -> str:
-        """Returns the names in a word as the table has them, with commas between.
-
-        Raises:
-            ArgumentTypeError: the plugin has no such column
-        """
+        """Returns the names in a word as the table has them, with commas between. Raises ArgumentTypeError if
+        the plugin has no such column."""
         from .columns.tables import column_named
 
         try:
@@ -418,11 +406,8 @@ def shown(table: str) -> List[interfaces.configuration.RequirementInterface]:
 
 
 def stack_list(things: str, table: str = "") -> List[interfaces.configuration.RequirementInterface]:
-    """Returns the options of a plugin that lists every stack of an image.
-
-    Args:
-        table: name of the plugin in TABLES if it shows them; empty if it writes files
-    """
+    """Returns the options of a plugin that lists every stack of an image. `table` is the name of the plugin
+    in TABLES if it shows them; empty if it writes files."""
     return [
         *kernel(),
         thread_scan(),
