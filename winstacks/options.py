@@ -256,7 +256,6 @@ def processes(zero_means: str = "") -> List[interfaces.configuration.Requirement
 
 
 def tid() -> interfaces.configuration.RequirementInterface:
-    """Returns the option --tid."""
     return numbers("tid", "Thread IDs to include (all other threads are excluded)")
 
 
@@ -299,7 +298,6 @@ def frames(name: str, description: str, default: Optional[int] = None) -> Checke
 
 
 def offset() -> CheckedRequirement:
-    """Returns the option --offset."""
     return address("Virtual or physical address of an _EPROCESS that is in no list", "offset")
 
 
@@ -329,12 +327,10 @@ def selecting(things: str) -> List[interfaces.configuration.RequirementInterface
 
 
 def fetch_symbols() -> interfaces.configuration.RequirementInterface:
-    """Returns the option --fetch-symbols."""
     return switch("fetch_symbols", "Let Volatility download missing symbols")
 
 
 def workers() -> interfaces.configuration.RequirementInterface:
-    """Returns the option --workers."""
     return CheckedRequirement(
         checked(checkedoptions.no_number_of_workers, int),
         name="workers",
@@ -345,7 +341,6 @@ def workers() -> interfaces.configuration.RequirementInterface:
 
 
 def binaries() -> interfaces.configuration.RequirementInterface:
-    """Returns the option --binaries."""
     return requirements.ListRequirement(
         name="binaries",
         element_type=checked(checkedoptions.no_folder),
@@ -361,7 +356,6 @@ def dumping(description: str) -> List[interfaces.configuration.RequirementInterf
 
 
 def fold() -> interfaces.configuration.RequirementInterface:
-    """Returns the option --fold."""
     return switch("fold", "Show each stack as text in one row (column Stack), without rows of frames")
 
 
@@ -427,5 +421,4 @@ def stack_list(things: str, table: str = "") -> List[interfaces.configuration.Re
 
 
 def sha256() -> interfaces.configuration.RequirementInterface:
-    """Returns the option --sha256."""
     return switch("sha256", "Read all files of the image for their SHA-256 (in windows.traces with --dump)")

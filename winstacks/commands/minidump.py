@@ -159,7 +159,6 @@ def _entries(dump: ProcessDump, space: AddressSpace, file_output: str) -> Iterat
 
 
 def _of_thread(space: AddressSpace, thread: Thread, record: Optional[ThreadRecord]) -> ShownEntry:
-    """Returns the entry of a thread."""
     if record is None:
         cells = {"TID": thread.tid, "Member": "MINIDUMP_THREAD", "Value": None}
         return ShownEntry(space, thread.status, cells)

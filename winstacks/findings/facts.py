@@ -142,7 +142,6 @@ class CheckFacts:
 
     @property
     def selects_kernel(self) -> bool:
-        """Whether the kernel is among what is checked."""
         return not self.pids or 0 in self.pids
 
     @functools.cached_property
@@ -153,11 +152,9 @@ class CheckFacts:
         return f"no process has the ID {' or '.join(map(str, self.pids))}"
 
     def namer(self, space: AddressSpace) -> AddressNamer:
-        """Returns the names of an address space."""
         return self._symbolizer.for_space(space)
 
     def is_user(self, address: int) -> bool:
-        """Returns whether an address is in the user half of the address space."""
         return 0 < address < self._symbolizer.halves.user_end
 
     def has_no_execute(self, space: AddressSpace) -> bool:

@@ -93,7 +93,6 @@ class Examined(NamedTuple):
 
     @property
     def in_words(self) -> str:
-        """The text for a reader."""
         stacks, processes = counted(self.stacks, "stack"), counted(self.processes, "process", "processes")
         return f"{counted(self.checks, 'check')} examined {stacks} of {processes}"
 
@@ -154,7 +153,6 @@ class _Gathering:
         self._doubts: Dict[Hashable, Status] = {}
 
     def add(self, findings: Iterable[Finding]) -> None:
-        """Adds findings."""
         for finding in findings:
             # A finding without a stack has no TraceId: all of a group count as one.
             counted = str(finding.tid) if finding.of_threads else finding.trace_id
@@ -237,7 +235,6 @@ def _doubted(finding: Finding) -> Finding:
 
 
 def check_named(name: str) -> Check:
-    """Returns a check by its name."""
     check: Check = importlib.import_module(f"{__package__}.checks.{name}").CHECK
     return check
 
@@ -348,7 +345,6 @@ class Findings:
         return [gathering for gathering in self._running if kind in gathering.check.kinds]
 
     def _examine(self, gathering: _Gathering, stack: StackRecord, check: OfStack) -> None:
-        """Adds the findings of a check in a stack."""
         # Most stacks have no finding: nothing is made for them beyond the check itself.
         try:
             for finding in check(stack, self._facts):
@@ -392,7 +388,6 @@ class Findings:
         return [*self._told(_worst_first(found)), *unchecked, *self._of_lost()]
 
     def _told(self, found: Sequence[Outcome]) -> Iterator[Outcome]:
-        """Yields findings with the story of each."""
         told = [(each.check, each.finding) for each in found if each.check and each.finding]
         for outcome, head in zip(found, heads(told, self._facts)):
             yield outcome._replace(story=head)

@@ -100,7 +100,6 @@ class HandleRings:
 
     @functools.cached_property
     def _pids(self) -> Set[Optional[int]]:
-        """The IDs of the processes."""
         listed = self._image.service(process_list)
         pid = process_type(self._image).field("UniqueProcessId")
         pids = {process: self._memory.member(process, pid) for process in self._processes}

@@ -34,7 +34,6 @@ _LINE = str.maketrans({";": ":", "\n": " ", "\r": " "})
 
 
 def folded(tree: PrefixTree) -> Iterator[str]:
-    """Yields the lines of a folded file."""
     texts = [box.text.translate(_LINE) for box in tree.boxes]
     for names, weight, _ in tree.stacks():
         if weight:

@@ -37,7 +37,6 @@ class Texts:
         self._numbers: Dict[str, int] = {}
 
     def number(self, text: str) -> int:
-        """Returns the number of a text."""
         found = self._numbers.get(text)
         if found is None:
             found = self._numbers[text] = len(self.all)
@@ -97,7 +96,6 @@ class PageLists:
         self._threads.append({**owner, **facts})
 
     def heap(self, size: int, blocks: int, process: str, frames: Frames, status: str) -> None:
-        """Adds a trace of heap blocks."""
         self._heaps.append((size, blocks, process, frames, status))
         if len(self._heaps) > 2 * MAX_HEAPS:
             self._cut_heaps()

@@ -178,7 +178,6 @@ class PrefixTree:
 
     @property
     def compared(self) -> bool:
-        """Whether there is a baseline."""
         return self._before is not None
 
     def stacks(self) -> Iterator[Tuple[List[int], int, int]]:

@@ -48,7 +48,6 @@ class HeldLocks:
         self.gaps = self.more = 0
 
     def add(self, listed: Iterable[Listed]) -> None:
-        """Adds the locks that a `LockLister` lists."""
         for lock in listed:
             if isinstance(lock, Gap):
                 self.gaps += 1

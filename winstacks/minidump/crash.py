@@ -63,7 +63,6 @@ class CrashedProcess(Processes):
         return NOTHING
 
     def processes(self) -> List[ListedProcess]:
-        """Returns the process."""
         return [ListedProcess(self._crashed.eprocess or 0, NOTHING)]
 
     def list_spaces(self, choice: Choice) -> Iterator[AddressSpace]:
@@ -97,7 +96,6 @@ class CrashedProcess(Processes):
     # The interface of `threads`.
 
     def list_threads(self, choice: Choice, scan: bool = False) -> Iterator[Thread]:
-        """Yields the thread."""
         if any(True for _ in self.list_spaces(choice)):
             thread = self._thread
             if choice.takes_thread(thread.tid):

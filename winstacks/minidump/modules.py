@@ -116,7 +116,6 @@ class DumpModules:
         ]
 
     def _machine(self, space: AddressSpace, module: MinidumpModule) -> Machine:
-        """Returns the machine of a module."""
         native = self._image.machine
         end = module.BaseOfImage + module.SizeOfImage
         if native is not Machine.AMD64 or end > Machine.I386.address_mask + 1:

@@ -84,7 +84,6 @@ def lacks(dump: Minidump) -> List[str]:
 
 
 def dump_of(context: interfaces.context.ContextInterface, layer_name: str) -> Minidump:
-    """Returns the file of a dump."""
     return minidump(context.layers[context.layers[layer_name].dependencies[0]])
 
 

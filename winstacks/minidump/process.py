@@ -86,7 +86,6 @@ class DumpProcess(Processes):
         return NOTHING
 
     def processes(self) -> List[ListedProcess]:
-        """Returns the process."""
         return [ListedProcess(0, NOTHING)]
 
     def list_spaces(self, choice: Choice) -> Iterator[AddressSpace]:

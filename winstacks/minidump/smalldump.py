@@ -87,7 +87,6 @@ def lacks(dump: TriageDump) -> List[str]:
 
 
 def dump_of(context: interfaces.context.ContextInterface, layer_name: str) -> TriageDump:
-    """Returns the file of a dump."""
     return small_dump(context.layers[context.layers[layer_name].dependencies[0]])
 
 

@@ -119,7 +119,6 @@ class LoaderLists:
         return _read(memory, layout, [(ldr + head, offset) for head, offset in layout.orders])
 
     def _layout_for(self, space: AddressSpace) -> _LoaderLayout:
-        """Returns the layout of the loader lists of an address space."""
         return self._layouts[user_types(self._image, space), space.machine]
 
     def _make_layout(self, key: Tuple[Structures, Machine]) -> _LoaderLayout:

@@ -193,7 +193,6 @@ class PlaceMap:
         return UserGap(Residents(self._image.layer_of(space)).holds)
 
     def _kernel_place(self, module: Module) -> ModulePlace:
-        """Returns the place of a module of the kernel."""
         return ModulePlace(module, self._kernel_index, witness=self._witness_maker(self._kernel_reader))
 
     def _witness_maker(self, read: Callable[[Module], ImageReader]) -> Optional[Witness]:

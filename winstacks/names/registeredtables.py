@@ -129,7 +129,6 @@ class _Layout(NamedTuple):
 
     @classmethod
     def of(cls, structure: Structure, *names: str) -> _Layout:
-        """Returns a layout by the names of its members."""
         return cls(*map(structure.field, names))
 
     def read(self, memory: Memory, element: int) -> Optional[RegisteredTable]:

@@ -36,7 +36,6 @@ class NoDynamicTables:
     """The provider of a kernel's image: it has no tables, so a walk through generated code is a guess."""
 
     def list_tables(self, space: AddressSpace) -> List[DynamicTable]:
-        """Returns an empty list."""
         return []
 
 

@@ -97,7 +97,6 @@ class KernelStacks:
         yield from self.find_segments(thread).found
 
     def find_segments(self, thread: Thread) -> StackSegments:
-        """Returns the segments of a thread's kernel stack."""
         values = (thread.stack_base, thread.stack_limit, thread.initial_stack, thread.kernel_stack)
         if None in values:
             return StackSegments(())

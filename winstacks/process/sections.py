@@ -118,12 +118,10 @@ class ImageSections:
         return addresses
 
     def table(self, layer: intel.Intel, address: int) -> PageTable:
-        """Returns the page table of a process that maps an address."""
         name = str(layer.name)
         return self._tables[name, address // self._spaces[name].span]
 
     def tables(self, layer: intel.Intel) -> pagetables.PageTables:
-        """Returns the page tables of a process."""
         return self._spaces[str(layer.name)]
 
     def entry(self, address: int, size: int) -> Optional[int]:
@@ -142,7 +140,6 @@ class ImageSections:
 
     @property
     def context(self) -> interfaces.context.ContextInterface:
-        """The image's context."""
         return self._image.context
 
     def _read_window(self, key: Tuple[Tuple[int, int, int], int, int]) -> Extents:

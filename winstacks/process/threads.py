@@ -107,11 +107,9 @@ class NoThreads:
     """Lists no threads: the provider of `threads` for an input without a kernel."""
 
     def list_threads(self, *_: object) -> Iterator[Thread]:
-        """Yields no thread."""
         return iter(())
 
     def list_idle(self) -> Iterator[Thread]:
-        """Yields no thread."""
         return iter(())
 
 

@@ -260,7 +260,6 @@ class _Page:
         return [place for place, name in enumerate(self._columns) if name in kept]
 
     def _needs(self, columns: Sequence[str], widths: Dict[str, _Width]) -> Dict[str, int]:
-        """Returns the least width of each column."""
         least = {}
         for name in columns:
             word, text = widths[name]

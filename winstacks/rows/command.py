@@ -145,7 +145,6 @@ class Command(Generic[Step, Item]):
         return EntryRows(self.grid, self.printer, self.key, self.unreadable, self.option("fold"))
 
     def option(self, name: str) -> bool:
-        """Returns whether a switch is given."""
         return bool(self.config.get(name, False))
 
     # The methods that a command fills in.

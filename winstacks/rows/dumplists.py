@@ -74,7 +74,6 @@ def _build(stamp: int, checksum: int) -> Iterator[DumpEntry]:
 
 
 def unloaded_modules(dump: Minidump) -> Iterator[DumpEntry]:
-    """Yields the modules of UnloadedModuleListStream."""
     for number, module in enumerate(unloaded_module_list(dump)[0]):
         unnamed = status(StatusCode.FILE_NAME_UNREADABLE) if module.ModuleName is None else NOTHING
         name = text.cell(module.ModuleName or "")

@@ -103,7 +103,6 @@ class DumpEntries:
         yield DumpEntry(1, "Flags", dumpwords.minidump_type(dump.flags))
 
     def stream(self, stream: Stream) -> Iterator[DumpEntry]:
-        """Yields the entries of a stream."""
         size, rva = stream.Location
         members, row_status = self._members(stream)
         where = f"{size} bytes at {rva:#x}"

@@ -48,7 +48,6 @@ class FlatCommand(StackCommand):
 
     @cached_property
     def tables(self) -> FlatTables:
-        """Makes the rows of the flat tables."""
         return FlatTables(self.image)
 
     def items(self, step: StackRecord) -> Iterable[StackRecord]:
@@ -132,7 +131,6 @@ class FlatCells:
         self._stack = [place for place, column in enumerate(columns) if column.name == "Stack"]
 
     def row(self, values: Values) -> Row:
-        """Returns a row of the grid."""
         return 0, tuple(self._cells(values, 0))
 
     def _cells(self, values: Values, first: int) -> List[object]:
@@ -191,7 +189,6 @@ class FlatDump:
         self._rows = dict.fromkeys(FLAT, 0)
 
     def add(self, stack: StackRecord) -> None:
-        """Writes a stack and its frames."""
         self._write("traces", [json_line(TRACES, self._tables.trace(stack))])
         self._write("traceframes", self._tables.frame_lines(stack))
 

@@ -51,12 +51,10 @@ class FramePrinter(Memo[NamedFrame, FrameCells]):
         return (*cells[:-1], text(status(frame.name.status, *(words or (StatusCode.UNSURE,)))))
 
     def walked(self, frame: NamedFrame, found: Frame) -> FrameCells:
-        """Returns the cells of a frame as a walk found it."""
         return self[frame] if found.sure else self.guess(frame)
 
 
 def unbacked(frames: Collection[NamedFrame]) -> object:
-    """Returns the cell Unbacked of a stack."""
     return or_unreadable(count_unbacked(frames)) if frames else NOT_APPLICABLE
 
 

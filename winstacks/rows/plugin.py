@@ -153,7 +153,6 @@ class OutputFile:
         return self._file is not None
 
     def discard(self) -> None:
-        """Removes the file."""
         broken, self._file = self._file, None
         if broken is not None:
             self._unfinished()
@@ -184,7 +183,6 @@ class OutputFile:
 
 
 def _remove(broken: interfaces.plugins.FileHandlerInterface) -> None:
-    """Closes a file and removes it."""
     final = getattr(broken, FINAL_NAME, None)
     with contextlib.suppress(OSError):
         # The disk was full: truncation makes room for the data still in memory, so that the file can be

@@ -67,7 +67,6 @@ class StackCommand(Command[StackRecord, StackRecord]):
         return self._collector.portions(self.stacks_wanted, self.totals)
 
     def read(self, portion: Portion) -> Iterator[StackRecord]:
-        """Yields the stacks of a portion, and counts them."""
         return self._collector.stacks_of(portion, self.stacks_wanted, self.totals)
 
     def lost(self, portion: Portion) -> Iterator[StackRecord]:

@@ -105,7 +105,6 @@ class RowGrid(renderers.TreeGrid):
         return node
 
     def _find_children(self, node: Optional[interfaces.renderers.TreeNode]) -> _Below:
-        """Returns the rows below a row, each with the rows below it."""
         return _pairs(node.below if isinstance(node, RowNode) else self._children)
 
 

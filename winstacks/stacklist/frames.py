@@ -203,7 +203,6 @@ class NamedFrames:
         self._count = 0
 
     def __len__(self) -> int:
-        """Returns the number of stored frames."""
         return self._count
 
     def for_space(self, space: AddressSpace) -> SpaceFrames:

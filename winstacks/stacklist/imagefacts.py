@@ -105,7 +105,6 @@ class Totals:
                 self.absent[word] = self.absent.get(word, 0) + (item.number or 1)
 
     def stack(self, incomplete: bool) -> None:
-        """Counts a stack of a thread."""
         self.stacks += 1
         self.incomplete += incomplete
 
@@ -274,7 +273,6 @@ def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = Fals
 
 
 def _files(files: List[ImageFile], digests: List[Optional[str]]) -> str:
-    """Returns the value of the column Files."""
     listed = zip(files, digests)
     return jsoncells.files_text(
         [jsoncells.FileCell(file.shown, file.size, digest) for file, digest in listed]

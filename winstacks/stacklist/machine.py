@@ -188,7 +188,6 @@ class KernelFacts:
 
 
 def clock(image: Image) -> Clock:
-    """Returns the kernel's clock."""
     shared = _SharedData(image)
     now, up, bias = (shared.time(name) for name in ("SystemTime", "InterruptTime", "TimeZoneBias"))
     wrong = list(shared.torn)

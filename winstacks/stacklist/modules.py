@@ -72,7 +72,6 @@ class ModuleIdentities:
         self.lists = image.service(module_lists)
 
     def for_space(self, names: AddressNamer) -> SpaceModules:
-        """Returns the modules of an address space."""
         return SpaceModules(self, names)
 
     @functools.cached_property
@@ -135,7 +134,6 @@ class SpaceModules:
         self._known: Dict[int, ModuleIdentity] = {}
 
     def module(self, known: KnownModule) -> ModuleIdentity:
-        """Returns the identity of a module's build."""
         base = known.module.base
         if base not in self._known:
             self._known[base] = self._identify(known)

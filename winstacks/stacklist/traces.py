@@ -216,7 +216,6 @@ class StackCollector:
     def _counted(
         stacks: Iterator[StackRecord], stack_filter: StackFilter, totals: Totals
     ) -> Iterator[StackRecord]:
-        """Counts the requested stacks of a thread."""
         for stack in stacks:
             if stack_filter.takes(stack) and stack.counted is not None:
                 totals.stack(stack.incomplete)

@@ -156,7 +156,6 @@ class KernelWalks:
         segments: Sequence[KernelStackSegment],
         traps: KnownTrapFrames,
     ) -> KernelWalk:
-        """Walks the frames of one depth, on one segment or on several."""
         # If an older depth lies above on the same memory, the newer one ends at its own InitialStack.
         shared = {older.base for newer, older in zip(segments, segments[1:]) if older.base == newer.base}
         stacks = [

@@ -93,7 +93,6 @@ class StackLister:
             yield from finder.thread_stacks(thread)
 
     def thread_stacks(self, thread: Thread) -> Iterator[CallStack]:
-        """Yields the stacks of one thread."""
         if thread.unusable:
             yield CallStack(thread, self._part_of_none, thread.space, (), thread.status)
             return

@@ -187,7 +187,6 @@ class ThreadFrames:
     def _state(
         self, thread: Thread, origin: str, address: int, reading: TrapReading, statuses: Status = NOTHING
     ) -> TrapState:
-        """Returns the state at an address, with the status of the thread added."""
         statuses = status(thread.status, StatusCode.RUNNING if thread.running else None, statuses)
         name = thread.state_name
         return self._reader.state(thread.space, thread.tid, origin, address, reading, name, statuses)

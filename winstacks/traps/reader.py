@@ -183,7 +183,6 @@ class TrapReader:
         return bulk.physical(self.kernel.image.layer, address)
 
     def stack(self, limit: int, base: int) -> Extents:
-        """Reads the part of a stack that is present."""
         return self._memory.load(limit, base - limit)
 
     def read(

@@ -192,7 +192,6 @@ class _Walker:
         self._headers = BlockHeaders(memory, heap.layout, heap.key)
 
     def blocks(self) -> Iterator[Union[Block, LostBlocks]]:
-        """Yields the blocks."""
         memory, layout, unit = self._memory, self._layout, self._layout.unit
         for segment in self._heap.segments:
             for item in self._headers.walk(segment):

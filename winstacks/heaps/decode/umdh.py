@@ -141,7 +141,6 @@ class _Parser:
             self._outside(line)
 
     def log(self) -> UmdhLog:
-        """Returns the parsed log."""
         if self._heap is not None:
             raise UmdhError(f"the data of heap {self._heap:X} has no end")
         if not self._heaps:

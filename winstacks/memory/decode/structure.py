@@ -231,7 +231,6 @@ class Structures:
         return Structure(" or ".join(names), 0, _nothing, known=False) if structure is None else structure
 
     def has(self, name: str) -> bool:
-        """Returns whether the tables have a structure."""
         return self.first_structure(name) is not None
 
     @classmethod

@@ -37,7 +37,6 @@ class View:
         self.address = address
 
     def __getitem__(self, path: str) -> Optional[int]:
-        """Returns the value of a member."""
         return self._memory.member(self.address, self.structure.first_member(path))
 
     def required(self, path: str) -> Optional[int]:

@@ -109,7 +109,6 @@ def listed_threads(dump: Minidump) -> Tuple[List[MinidumpThread], Status]:
 
 
 def has_thread_list(dump: Minidump) -> bool:
-    """Returns whether the dump has a ThreadListStream."""
     return dump.stream(_THREAD_LIST) is not None
 
 

@@ -338,7 +338,6 @@ def _next_pair(code: UnwindCode, distance: int) -> UnwindCode:
 
 
 def _decoded(code: Sequence[int]) -> UnwindCode:
-    """Returns an unwind code from its bytes."""
     first = code[0]
     if first < 0x20:
         return UnwindCode(ALLOC, size=first * 16)

@@ -206,7 +206,6 @@ class WalkerArm64(Walker[RegistersArm64]):
         return not called if image is None else called is False or not image.executable(address - 1)
 
     def _unwound(self, rule: RuleArm64, registers: RegistersArm64) -> WalkStep[RegistersArm64]:
-        """Applies a rule."""
         loaded: List[Optional[int]] = []
         values: List[Optional[int]] = list(registers.values)
         for slot in rule.loads:

@@ -121,7 +121,6 @@ class StdDatabase:
 
     @property
     def status(self) -> Status:
-        """The faults of the database as a whole."""
         flags = stdstatus.UNREADABLE if self.unreadable else 0
         if linked.Chain.BROKEN in self._links.chains:
             flags |= stdstatus.BUCKET

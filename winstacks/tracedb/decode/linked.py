@@ -96,7 +96,6 @@ class Links:
         return dict(zip(self.blocks.addresses, range(len(self.blocks.addresses))))
 
     def slot_present(self, index: int) -> bool:
-        """Returns whether the slot of an index is present."""
         return any(run.first <= index < run.first + len(run.pointers) for run in self.slots)
 
     def _follow_chains(self, heads: Sequence[Heads]) -> None:
