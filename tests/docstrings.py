@@ -23,6 +23,9 @@ TERSE = ("winstacks/", "stackfleet/")
 _SECTION = re.compile(r"(Args|Attributes|Returns|Yields|Raises):\s*$")
 _NAMES = re.compile(r" {4}(\*{0,2}\w+(?:, \*{0,2}\w+)*): ")
 _ENTRY = re.compile(r" {4}(\w+): (.*)")
+_SENTENCE = re.compile(
+    r"(?:^|[.]\s+)`(\w+)`(?: and `(\w+)`)? (?:is|are|has|have|says?|names?|counts?|takes) "
+)
 _ARTICLES = {"the", "a", "an", "its", "their", "of", "this"}
 
 Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
@@ -42,6 +45,11 @@ def described(docstring: str, section: str) -> List[str]:
         if entry and now == section:
             names += [name.lstrip("*") for name in entry.group(1).split(", ")]
     return names
+
+
+def told(docstring: str) -> List[str]:
+    """Returns the names that sentences of a docstring describe, as "`size` is the size of an entry"."""
+    return [name for found in _SENTENCE.findall(docstring) for name in found if name]
 
 
 def repeated(docstring: str) -> Iterator[str]:
@@ -85,6 +93,12 @@ def attributes(node: ast.ClassDef, classes: Dict[str, ast.ClassDef]) -> Set[str]
     return names
 
 
+def identifiers(tree: ast.Module) -> Set[str]:
+    """Returns every name that the code of a module has, whatever has the name."""
+    values = (getattr(node, kind, None) for node in ast.walk(tree) for kind in ("id", "attr", "arg", "name"))
+    return {value for value in values if isinstance(value, str)}
+
+
 def arguments(node: ast.ClassDef) -> Optional[Set[str]]:
     """Returns the arguments that make an object of a class; None if its base class decides."""
     functions = [part for part in node.body if isinstance(part, ast.FunctionDef)]
@@ -98,6 +112,7 @@ def strangers(source: str) -> Iterator[Tuple[int, str]]:
     """Yields (line of the definition, name) of all that is described and does not exist."""
     tree = ast.parse(source)
     classes = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    known = identifiers(tree)
     for node in ast.walk(tree):
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             continue
@@ -107,6 +122,7 @@ def strangers(source: str) -> Iterator[Tuple[int, str]]:
         else:
             existing = {"Args": parameters(node)}
         docstring = ast.get_docstring(node) or ""
+        yield from ((node.lineno, name) for name in told(docstring) if name not in known)
         for section, names in existing.items():
             if names is not None:
                 yield from (

@@ -33,6 +33,7 @@ def test_every_name_that_is_described_exists_and_is_explained() -> None:
             ["a"],
         ),
         ("class B:\n    a = 1\nclass C(B):\n" + HEAD.format("Attributes", "a"), []),
+        ('def f(a):\n    """Something. `a` is known. `b` is unknown; `f` counts."""\n', ["b"]),
         ("class C:\n" + HEAD.format("Attributes", "a") + "    @property\n    def a(self): ...\n", []),
     ],
 )

@@ -21,11 +21,8 @@ _PROBE = 0x1000
 
 
 class CheckedRequirement(interfaces.configuration.SimpleTypeRequirement):
-    """An option whose value the command line checks before it opens the image.
-
-    Args:
-        value_type: makes the value of a text, see `checked`
-    """
+    """An option whose value the command line checks before it opens the image. `value_type` makes the value
+    of a text, see `checked`."""
 
     def __init__(self, value_type: Type[Any], **others: Any) -> None:
         super().__init__(**others)
@@ -90,11 +87,8 @@ def no_process(text: str) -> str:
 
 @functools.lru_cache(maxsize=None)
 def no_number(instead: str = "") -> Callable[[str], str]:
-    """Returns a check for `checked` that rejects a text that is no number.
-
-    Args:
-        instead: what takes other texts, or how to write a number; empty for nothing
-    """
+    """Returns a check for `checked` that rejects a text that is no number. `instead` is what takes other
+    texts, or how to write a number; empty for nothing."""
 
     def check(text: str) -> str:
         try:
@@ -124,10 +118,8 @@ class OutputFolderRequirement(interfaces.configuration.RequirementInterface):
     """The folder of -o, which must accept files. It is no option; a plugin that writes files requires it.
 
     Volatility asks for the first time before it opens the image. An unusable folder ends `vol` there, in the
-    way in which argparse ends it. In other programs the requirement is always satisfied.
-
-    Args:
-        switch: the option without which the plugin writes no file; empty if it always writes
+    way in which argparse ends it. In other programs the requirement is always satisfied. `switch` is the
+    option without which the plugin writes no file; empty if it always writes.
     """
 
     def __init__(self, switch: str = "") -> None:
@@ -160,22 +152,16 @@ def _command_line() -> Any:
 
 
 def output_folder(handler: Any) -> Optional[str]:
-    """Returns the folder of -o, and makes it if it is missing; None for files of another program.
-
-    Raises:
-        OSError: the folder cannot be made
-    """
+    """Returns the folder of -o, and makes it if it is missing; None for files of another program. Raises
+    OSError if the folder cannot be made."""
     final = getattr(handler, FINAL_NAME, None)
     # It needs nothing of a file but the name.
     return None if final is None else os.path.dirname(final(types.SimpleNamespace(preferred_filename="file")))
 
 
 def output_folder_error(handler: Any) -> str:
-    """Returns why no file can be written to the folder of -o; empty if files can be written.
-
-    Args:
-        handler: class of the files that a plugin writes. Only the command line's has a folder
-    """
+    """Returns why no file can be written to the folder of -o; empty if files can be written. `handler` is the
+    class of the files that a plugin writes. Only the command line's has a folder."""
     folder: Optional[str] = ""
     try:
         folder = output_folder(handler)

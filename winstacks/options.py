@@ -237,11 +237,8 @@ def thread_scan() -> interfaces.configuration.RequirementInterface:
 
 
 def processes(zero_means: str = "") -> List[interfaces.configuration.RequirementInterface]:
-    """Returns the options --pid and --process, which add up.
-
-    Args:
-        zero_means: meaning of process ID 0 for the plugin; empty if 0 has no special meaning
-    """
+    """Returns the options --pid and --process, which add up. `zero_means` is the meaning of process ID 0 for
+    the plugin; empty if 0 has no special meaning."""
     also = f", 0 for {zero_means}" if zero_means else ""
     return [
         numbers(
@@ -259,16 +256,12 @@ def processes(zero_means: str = "") -> List[interfaces.configuration.Requirement
 
 
 def tid() -> interfaces.configuration.RequirementInterface:
-    """Returns the option --tid."""
     return numbers("tid", "Thread IDs to include (all other threads are excluded)")
 
 
 def numbers(name: str, description: str, instead: str = "") -> interfaces.configuration.RequirementInterface:
-    """Returns an option that takes a list of numbers.
-
-    Args:
-        instead: what takes other texts than numbers; empty for nothing
-    """
+    """Returns an option that takes a list of numbers. `instead` is what takes other texts than numbers; empty
+    for nothing."""
     kind = checked(checkedoptions.no_number(instead), int)
     return requirements.ListRequirement(name=name, element_type=kind, description=description, optional=True)
 
@@ -305,7 +298,6 @@ def frames(name: str, description: str, default: Optional[int] = None) -> Checke
 
 
 def offset() -> CheckedRequirement:
-    """Returns the option --offset."""
     return address("Virtual or physical address of an _EPROCESS that is in no list", "offset")
 
 
@@ -335,12 +327,10 @@ def selecting(things: str) -> List[interfaces.configuration.RequirementInterface
 
 
 def fetch_symbols() -> interfaces.configuration.RequirementInterface:
-    """Returns the option --fetch-symbols."""
     return switch("fetch_symbols", "Let Volatility download missing symbols")
 
 
 def workers() -> interfaces.configuration.RequirementInterface:
-    """Returns the option --workers."""
     return CheckedRequirement(
         checked(checkedoptions.no_number_of_workers, int),
         name="workers",
@@ -351,7 +341,6 @@ def workers() -> interfaces.configuration.RequirementInterface:
 
 
 def binaries() -> interfaces.configuration.RequirementInterface:
-    """Returns the option --binaries."""
     return requirements.ListRequirement(
         name="binaries",
         element_type=checked(checkedoptions.no_folder),
@@ -367,7 +356,6 @@ def dumping(description: str) -> List[interfaces.configuration.RequirementInterf
 
 
 def fold() -> interfaces.configuration.RequirementInterface:
-    """Returns the option --fold."""
     return switch("fold", "Show each stack as text in one row (column Stack), without rows of frames")
 
 
@@ -375,10 +363,7 @@ class ColumnsRequirement(requirements.ListRequirement):
     """The option --columns: names of columns of one plugin.
 
     The command line converts each word with `element_type`, so that it refuses an unknown name before it
-    opens the image.
-
-    Args:
-        table: name of the plugin in TABLES
+    opens the image. `table` is the name of the plugin in TABLES.
     """
 
     def __init__(self, table: str) -> None:
@@ -392,11 +377,8 @@ class ColumnsRequirement(requirements.ListRequirement):
         self.element_type = self._names
 
     def _names(self, text: str) -> str:
-        """Returns the names in a word as the table has them, with commas between.
-
-        Raises:
-            ArgumentTypeError: the plugin has no such column
-        """
+        """Returns the names in a word as the table has them, with commas between. Raises ArgumentTypeError if
+        the plugin has no such column."""
         from .columns.tables import column_named
 
         try:
@@ -418,11 +400,8 @@ def shown(table: str) -> List[interfaces.configuration.RequirementInterface]:
 
 
 def stack_list(things: str, table: str = "") -> List[interfaces.configuration.RequirementInterface]:
-    """Returns the options of a plugin that lists every stack of an image.
-
-    Args:
-        table: name of the plugin in TABLES if it shows them; empty if it writes files
-    """
+    """Returns the options of a plugin that lists every stack of an image. `table` is the name of the plugin
+    in TABLES if it shows them; empty if it writes files."""
     return [
         *kernel(),
         thread_scan(),
@@ -442,5 +421,4 @@ def stack_list(things: str, table: str = "") -> List[interfaces.configuration.Re
 
 
 def sha256() -> interfaces.configuration.RequirementInterface:
-    """Returns the option --sha256."""
     return switch("sha256", "Read all files of the image for their SHA-256 (in windows.traces with --dump)")

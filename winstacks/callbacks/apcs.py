@@ -45,11 +45,8 @@ class _Queued(NamedTuple):
 
 
 class QueuedApcs:
-    """Lists the APCs that are queued to threads.
-
-    Raises:
-        MissingMemberError: the kernel's symbols do not describe them
-    """
+    """Lists the APCs that are queued to threads. Raises MissingMemberError if the kernel's symbols do not
+    describe them."""
 
     def __init__(self, image: Image, lists: ListFollower) -> None:
         self._image, self._lists = image, lists

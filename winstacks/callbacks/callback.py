@@ -69,11 +69,8 @@ class ListFollower:
         return walk.nodes, status(StatusCode.LIMIT if links.LIMIT in reasons else StatusCode.LIST_BROKEN)
 
     def follow_single(self, first: int) -> Tuple[Tuple[int, ...], Status]:
-        """Returns the nodes of a list whose last node points to 0, and what is wrong with the list.
-
-        Args:
-            first: address of the first node, 0 if there is none
-        """
+        """Returns the nodes of a list whose last node points to 0, and what is wrong with the list. `first`
+        is the address of the first node, 0 if there is none."""
         nodes: List[int] = []
         seen = set()
         link = first

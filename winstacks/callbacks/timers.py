@@ -37,11 +37,8 @@ _DEPTH = "DpcQueueDepth"
 
 
 class KernelTimers:
-    """Lists the timers with DPCs and the queued DPCs of an image.
-
-    Raises:
-        MissingMemberError: the kernel's symbols do not describe them
-    """
+    """Lists the timers with DPCs and the queued DPCs of an image. Raises MissingMemberError if the kernel's
+    symbols do not describe them."""
 
     def __init__(self, image: Image, lists: ListFollower) -> None:
         self._image, self._lists = image, lists

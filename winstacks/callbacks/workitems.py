@@ -35,11 +35,8 @@ _IO_ROUTINE = "IopProcessWorkItem"
 
 
 class WorkItems:
-    """Lists the work items that are queued.
-
-    Raises:
-        MissingMemberError: the kernel's symbols do not describe them
-    """
+    """Lists the work items that are queued. Raises MissingMemberError if the kernel's symbols do not describe
+    them."""
 
     def __init__(self, image: Image, lists: ListFollower) -> None:
         self._image, self._lists = image, lists

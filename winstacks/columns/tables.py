@@ -220,11 +220,8 @@ def brief_columns(plugin: str, options: Container[str]) -> Tuple[str, ...]:
 
 
 def column_named(plugin: str, name: str) -> str:
-    """Returns the name of a column of a plugin, as TABLES has it; case does not matter.
-
-    Raises:
-        ValueError: the plugin has no such column; the text lists those that it has
-    """
+    """Returns the name of a column of a plugin, as TABLES has it; case does not matter. Raises ValueError if
+    the plugin has no such column; the text lists those that it has."""
     known = {column.name.lower(): column.name for column in TABLES[plugin]}
     if name.strip().lower() not in known:
         raise ValueError(f"there is no column {name.strip()!r}; choose from {', '.join(known.values())}")

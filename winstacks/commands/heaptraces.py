@@ -88,11 +88,8 @@ class HeapTraces(DatabaseCommand[AddressSpace, Listed]):
 
     @cached_property
     def _baseline(self) -> Optional[umdh.UmdhLog]:
-        """The log to compare with, None without one.
-
-        Raises:
-            RenderException: the log cannot be used, so that no growth and no row can be shown
-        """
+        """The log to compare with, None without one. Raises RenderException if the log cannot be used, so
+        that no growth and no row can be shown."""
         path = self.config.get("baseline")
         if not path:
             return None

@@ -143,11 +143,8 @@ class MiniDump(Command[Process, Process]):
 
 
 def _entries(dump: ProcessDump, space: AddressSpace, file_output: str) -> Iterator[Tuple[int, ShownEntry]]:
-    """Yields the entries of a dump, each with its depth.
-
-    Args:
-        dump: the dump; all of its memory was read if a file was written
-    """
+    """Yields the entries of a dump, each with its depth. All memory of `dump` was read if a file was
+    written."""
     failed = StatusCode.NOT_WRITTEN if file_output == FAILED else None
     cells = {"Member": "bytes of memory", "Value": str(dump.memory.size), "File output": file_output}
     yield 0, ShownEntry(space, status(dump.status, failed), cells)
@@ -162,7 +159,6 @@ def _entries(dump: ProcessDump, space: AddressSpace, file_output: str) -> Iterat
 
 
 def _of_thread(space: AddressSpace, thread: Thread, record: Optional[ThreadRecord]) -> ShownEntry:
-    """Returns the entry of a thread."""
     if record is None:
         cells = {"TID": thread.tid, "Member": "MINIDUMP_THREAD", "Value": None}
         return ShownEntry(space, thread.status, cells)

@@ -210,11 +210,8 @@ class StackTraceDb(DatabaseCommand[AddressSpace, Database]):
 
 
 def missing(space: AddressSpace, flags: Optional[int], row_status: Status) -> str:
-    """Returns the warning that no database is found although the flags of a space ask for one, or ''.
-
-    Args:
-        flags: NtGlobalFlag, None if it cannot be read
-    """
+    """Returns the warning that no database is found although the flags of a space ask for one, or ''. `flags`
+    is NtGlobalFlag, None if it cannot be read."""
     why = status(space.remark, row_status or space.status)
     if not why:
         return ""

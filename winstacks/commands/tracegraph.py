@@ -91,11 +91,8 @@ class TraceGraph(FlatCommand):
 
     @cached_property
     def _baseline(self) -> Any:
-        """The stacks to compare with, None without a file of them.
-
-        Raises:
-            RenderException: the file cannot be read, or holds no stack
-        """
+        """The stacks to compare with, None without a file of them. Raises RenderException if the file cannot
+        be read, or holds no stack."""
         path = self.config.get("baseline")
         if not path:
             return None

@@ -114,10 +114,7 @@ class CheckNotes(NamedTuple):
 
 
 class CheckFacts:
-    """The facts of an image.
-
-    Args:
-        scan: whether a pool scan has added processes and threads
+    """The facts of an image. `scan` says whether a pool scan has added processes and threads.
 
     Attributes:
         untold: processes whose function tables are not all in the image, if a finding depended on them: their
@@ -145,7 +142,6 @@ class CheckFacts:
 
     @property
     def selects_kernel(self) -> bool:
-        """Whether the kernel is among what is checked."""
         return not self.pids or 0 in self.pids
 
     @functools.cached_property
@@ -156,11 +152,9 @@ class CheckFacts:
         return f"no process has the ID {' or '.join(map(str, self.pids))}"
 
     def namer(self, space: AddressSpace) -> AddressNamer:
-        """Returns the names of an address space."""
         return self._symbolizer.for_space(space)
 
     def is_user(self, address: int) -> bool:
-        """Returns whether an address is in the user half of the address space."""
         return 0 < address < self._symbolizer.halves.user_end
 
     def has_no_execute(self, space: AddressSpace) -> bool:
@@ -363,11 +357,8 @@ class CheckFacts:
 
     def leave_out_code(self, check: str, reason: str, space: AddressSpace, address: int, module: str) -> None:
         """Notes the code of a module that could not be compared, by the module; by its process if its VAD may
-        be among those that cannot be read.
-
-        Args:
-            reason: of the comparison; empty if all of the code was compared
-        """
+        be among those that cannot be read. `reason` belongs to the comparison; empty if all of the code was
+        compared."""
         if reason not in ("", NO_IMAGE):
             self.leave_out(check, reason, module)
         elif reason and self.lacks_vad(space, address):

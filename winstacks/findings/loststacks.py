@@ -38,7 +38,6 @@ class LostStacks:
         self._count = 0
 
     def add(self, stack: StackRecord) -> None:
-        """Adds a lost stack."""
         space = stack.space
         thread = "" if stack.tid is None else f" of TID {stack.tid}"
         reason = status(*(item for item in stack.status if item not in space.remark)) or stack.status

@@ -93,7 +93,6 @@ class Examined(NamedTuple):
 
     @property
     def in_words(self) -> str:
-        """The text for a reader."""
         stacks, processes = counted(self.stacks, "stack"), counted(self.processes, "process", "processes")
         return f"{counted(self.checks, 'check')} examined {stacks} of {processes}"
 
@@ -154,7 +153,6 @@ class _Gathering:
         self._doubts: Dict[Hashable, Status] = {}
 
     def add(self, findings: Iterable[Finding]) -> None:
-        """Adds findings."""
         for finding in findings:
             # A finding without a stack has no TraceId: all of a group count as one.
             counted = str(finding.tid) if finding.of_threads else finding.trace_id
@@ -237,7 +235,6 @@ def _doubted(finding: Finding) -> Finding:
 
 
 def check_named(name: str) -> Check:
-    """Returns a check by its name."""
     check: Check = importlib.import_module(f"{__package__}.checks.{name}").CHECK
     return check
 
@@ -275,11 +272,8 @@ class Findings:
         self._of_kind: Memo[str, List[_Gathering]] = Memo(self._checks_of)
 
     def examine(self, totals: Optional[Totals] = None) -> Iterator[StackRecord]:
-        """Runs the checks, and yields each stack after they have examined it.
-
-        Args:
-            totals: counts threads, their stacks, and databases
-        """
+        """Runs the checks, and yields each stack after they have examined it. `totals` counts threads, their
+        stacks, and databases."""
         totals = totals or Totals()
         for portion in self.portions(totals):
             yield from self.examine_portion(portion, totals)
@@ -351,7 +345,6 @@ class Findings:
         return [gathering for gathering in self._running if kind in gathering.check.kinds]
 
     def _examine(self, gathering: _Gathering, stack: StackRecord, check: OfStack) -> None:
-        """Adds the findings of a check in a stack."""
         # Most stacks have no finding: nothing is made for them beyond the check itself.
         try:
             for finding in check(stack, self._facts):
@@ -395,7 +388,6 @@ class Findings:
         return [*self._told(_worst_first(found)), *unchecked, *self._of_lost()]
 
     def _told(self, found: Sequence[Outcome]) -> Iterator[Outcome]:
-        """Yields findings with the story of each."""
         told = [(each.check, each.finding) for each in found if each.check and each.finding]
         for outcome, head in zip(found, heads(told, self._facts)):
             yield outcome._replace(story=head)
@@ -412,10 +404,8 @@ def _worst_first(outcomes: Sequence[Outcome]) -> List[Outcome]:
     Findings that are `low` for want of certainty come before those that are `low` for an innocent reason, and
     between them those which something that is not in the image may explain: an analyst who reads the first
     rows would else read what is explained anyway. Between equals, the first of each program and check comes
-    before the second of any: a browser of twenty processes would else fill the first rows.
-
-    Args:
-        outcomes: findings in the order of the checks, which decides among equals
+    before the second of any: a browser of twenty processes would else fill the first rows. `outcomes` are
+    findings in the order of the checks, which decides among equals.
     """
     placed = [(_standing(outcome), outcome) for outcome in outcomes]
     checks: Dict[Hashable, Set[str]] = {}

@@ -150,11 +150,8 @@ def confirmed(stack: StackRecord, facts: CheckFacts) -> Set[int]:
 
 
 def shadow_stack_of(stack: StackRecord, facts: CheckFacts, check: str = "") -> Optional[ShadowStack]:
-    """Returns the shadow stack that belongs to a stack, None if there is none to compare.
-
-    Args:
-        check: name of the check for which `facts.left_out` reports the reason; empty for none
-    """
+    """Returns the shadow stack that belongs to a stack, None if there is none to compare. `check` is the name
+    of the check for which `facts.left_out` reports the reason; empty for none."""
     thread = stack.thread
     if stack.kind not in _LEAD or thread is None or not _waits(stack, thread):
         return None

@@ -24,11 +24,8 @@ Told = Tuple[Check, Finding]
 
 
 def heads(found: Sequence[Told], facts: CheckFacts) -> List[str]:
-    """Returns for each finding the head line of its story.
-
-    Args:
-        found: findings with their checks, the worst first
-    """
+    """Returns for each finding the head line of its story. `found` are findings with their checks, the worst
+    first."""
     stories: Dict[Hashable, List[Told]] = {}
     for check, finding in found:
         stories.setdefault(_key(finding, facts), []).append((check, finding))

@@ -68,10 +68,8 @@ def selected(events: HandleEvents, space: AddressSpace, pids: Collection[int]) -
     """Yields the events of a process that --pid selects: all events of a selected process, and in the table
     of any other process those that a selected process made.
 
-    Each process is read, so that --pid does not change which process lists the creation of an object.
-
-    Args:
-        pids: the selected processes; all if empty
+    Each process is read, so that --pid does not change which process lists the creation of an object. `pids`
+    are the selected processes; all if empty.
     """
     whole = not pids or space.pid in pids
     for event in events.list_events(space):

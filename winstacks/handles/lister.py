@@ -80,11 +80,8 @@ def unknown_process(image: Image, pid: Optional[int]) -> AddressSpace:
 
 
 class HandleLister:
-    """Lists the events of handles.
-
-    Raises:
-        MissingMemberError: the kernel's symbols do not describe handle tables
-    """
+    """Lists the events of handles. Raises MissingMemberError if the kernel's symbols do not describe handle
+    tables."""
 
     def __init__(self, image: Image, databases: Databases) -> None:
         self._image = image

@@ -46,14 +46,8 @@ def rings(image: Image, tables: HandleTables) -> Optional[HandleRings]:
 
 
 class HandleRings:
-    """Reads the rings of an image.
-
-    Attributes:
-        truncated: whether there are more events than MAX_LOOSE in rings to which no table leads
-
-    Raises:
-        MissingMemberError: the kernel's symbols do not describe the rings
-    """
+    """Reads the rings of an image. `truncated` says whether there are more events than MAX_LOOSE in rings to
+    which no table leads. Raises MissingMemberError if the kernel's symbols do not describe the rings."""
 
     def __init__(self, image: Image, tables: HandleTables) -> None:
         self.truncated = False
@@ -106,7 +100,6 @@ class HandleRings:
 
     @functools.cached_property
     def _pids(self) -> Set[Optional[int]]:
-        """The IDs of the processes."""
         listed = self._image.service(process_list)
         pid = process_type(self._image).field("UniqueProcessId")
         pids = {process: self._memory.member(process, pid) for process in self._processes}

@@ -144,13 +144,9 @@ class Heaps:
         self._layouts: Memo[Machine, HeapLayouts] = Memo(functools.partial(load_layouts, image))
 
     def read(self, space: AddressSpace, keep: bool = False) -> Optional[HeapContents]:
-        """Reads the heaps of one half of a process.
-
-        Returns:
-            The contents of the heaps; None if no heap records who allocates. If this is unknown, the contents
-            are empty and have a status: the status of the space, or `flags unreadable` (NtGlobalFlag is not
-            present, and no heap's own flags ask for traces).
-        """
+        """Reads the heaps of one half of a process; None if no heap records who allocates. If this is
+        unknown, the contents are empty and have a status: the status of the space, or `flags unreadable`
+        (NtGlobalFlag is not present, and no heap's own flags ask for traces)."""
         if space.kernel:
             return HeapContents([], [], 0, space.remark) if space.remark else None
         contents = self._read(space, keep) if space.layer_name else None
@@ -195,11 +191,8 @@ class Heaps:
 
     def _without_heaps(self, space: AddressSpace, where: HeapSpace) -> Optional[HeapContents]:
         """Returns the contents of a process that should record who allocates, if neither its list of heaps
-        nor a heap was found.
-
-        Returns:
-            No heaps, and the reason; None if the process has made no heap yet, or if its flags are unknown.
-        """
+        nor a heap was found: no heaps, and the reason; None if the process has made no heap yet, or if its
+        flags are unknown."""
         number, _, default = _read_list(self._image, space)
         if globalflag.read(self._image, space) is None or number == default == 0:
             return None
@@ -223,11 +216,8 @@ class Heaps:
         return find_heaps(memory, self._layouts[space.machine], listed, ranges)
 
     def _traces(self, space: AddressSpace, memory: Memory, paged: bool) -> Traces:
-        """Returns the traces of one half of a process.
-
-        Args:
-            paged: whether the process has page heap, whose blocks name entries of the database
-        """
+        """Returns the traces of one half of a process. `paged` says whether the process has page heap, whose
+        blocks name entries of the database."""
         known_layouts = self._databases.layouts(space)
         find = functools.partial(self._databases.find_databases, space, STD)
         layouts = [found.header.layout for found in find() if found.header] if paged else []

@@ -29,11 +29,8 @@ def loaded_modules(image: Image, space: AddressSpace) -> Tuple[UmdhModule, ...]:
 
 
 def log_of(groups: Iterable[TraceGroup], modules: Sequence[UmdhModule]) -> Tuple[UmdhLog, int]:
-    """Returns a log of the blocks that are in use, name a trace and have a known size.
-
-    Returns:
-        The log, and the number of blocks in use that are not in it.
-    """
+    """Returns a log of the blocks that are in use, name a trace and have a known size, and the number of
+    blocks in use that are not in it."""
     heaps: Dict[int, List[Allocation]] = {}
     traces: Dict[int, Tuple[int, ...]] = {}
     left_out = 0

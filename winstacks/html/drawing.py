@@ -27,11 +27,7 @@ MAX_KNOWN = 1 << 20
 
 
 class KindFigures(NamedTuple):
-    """Totals of the drawn stacks of a kind.
-
-    Attributes:
-        stacks: number of rows of windows.traces
-    """
+    """Totals of the drawn stacks of a kind. `stacks` is the number of rows of windows.traces."""
 
     stacks: int = 0
     frames: int = 0

@@ -34,7 +34,6 @@ _LINE = str.maketrans({";": ":", "\n": " ", "\r": " "})
 
 
 def folded(tree: PrefixTree) -> Iterator[str]:
-    """Yields the lines of a folded file."""
     texts = [box.text.translate(_LINE) for box in tree.boxes]
     for names, weight, _ in tree.stacks():
         if weight:
@@ -79,20 +78,14 @@ def read_folded(lines: Iterable[str]) -> Folded:
 
 def comparable(names: Sequence[str]) -> List[str]:
     """Returns the names of a folded stack as a drawing of another image has them: see `merged` of `Drawing`.
-
-    Args:
-        names: the names of a stack, outermost first: kind, process, frames
-    """
+    `names` are the names of a stack, outermost first: kind, process, frames."""
     frames = (_ADDRESS.sub(r"\1", name) for name in names[LEVELS:])
     return [*names[:1], *(_PID.sub("", name) for name in names[1:LEVELS]), *frames]
 
 
 def speedscope(tree: PrefixTree, title: str, weight: str) -> Iterator[str]:
-    """Yields the pieces of a file for speedscope.
-
-    Args:
-        weight: unit of the weights: `count`, `bytes` or `threads`
-    """
+    """Yields the pieces of a file for speedscope. `weight` is the unit of the weights: `count`, `bytes` or
+    `threads`."""
     profiles: Dict[Tuple[int, ...], List[Tuple[List[int], int]]] = {}
     for names, own, _ in tree.stacks():
         if not own:

@@ -55,11 +55,8 @@ _HEAD = """\
 
 
 def page_title(about: str, paths: Sequence[str], computer: str = "") -> str:
-    """Returns the title of a page, which begins with the name of the file that was read.
-
-    Args:
-        computer: the computer's name, empty if unknown
-    """
+    """Returns the title of a page, which begins with the name of the file that was read. `computer` is the
+    computer's name, empty if unknown."""
     names = [path.replace("\\", "/").rpartition("/")[2] for path in paths]
     others = f" and {counted(len(names) - 1, 'other file')}" if len(names) > 1 else ""
     read = f"{names[0]}{others}: " if names else ""
@@ -67,11 +64,8 @@ def page_title(about: str, paths: Sequence[str], computer: str = "") -> str:
 
 
 def page(title: str, data: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the pieces of a page.
-
-    Args:
-        data: parts of the page by name, each in the form that `flame.js` or `report.js` describes
-    """
+    """Yields the pieces of a page. `data` has the parts of the page by name, each in the form that `flame.js`
+    or `report.js` describes."""
     style = _read(STYLE)
     script = "\n".join(_read(name) for name in SCRIPTS)
     policy = _POLICY.format(script=_hash(script), style=_hash(style))

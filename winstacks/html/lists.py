@@ -37,7 +37,6 @@ class Texts:
         self._numbers: Dict[str, int] = {}
 
     def number(self, text: str) -> int:
-        """Returns the number of a text."""
         found = self._numbers.get(text)
         if found is None:
             found = self._numbers[text] = len(self.all)
@@ -46,11 +45,8 @@ class Texts:
 
 
 class PageLists:
-    """Bounded lists of findings, threads, and the largest traces of heaps.
-
-    Attributes:
-        cut: number of threads and traces of heaps that are left out
-    """
+    """Bounded lists of findings, threads, and the largest traces of heaps. `cut` is the number of threads and
+    traces of heaps that are left out."""
 
     def __init__(self) -> None:
         self.cut = 0
@@ -63,11 +59,8 @@ class PageLists:
         self._findings = 0
 
     def frames(self, frames: Iterable[Tuple[str, bool, bool]]) -> Frames:
-        """Returns the numbers of frames.
-
-        Args:
-            frames: (text, whether it is a guess, whether the address is outside all files), innermost first
-        """
+        """Returns the numbers of frames. `frames` are (text, whether it is a guess, whether the address is
+        outside all files), innermost first."""
         numbers = []
         for text, guess, unbacked in frames:
             mark = (_MARKS["guess"] if guess else "") + (_MARKS["unbacked"] if unbacked else "")
@@ -103,7 +96,6 @@ class PageLists:
         self._threads.append({**owner, **facts})
 
     def heap(self, size: int, blocks: int, process: str, frames: Frames, status: str) -> None:
-        """Adds a trace of heap blocks."""
         self._heaps.append((size, blocks, process, frames, status))
         if len(self._heaps) > 2 * MAX_HEAPS:
             self._cut_heaps()
@@ -138,11 +130,7 @@ class PageLists:
         self._unchecked.append([check, reason])
 
     def findings(self, total: Optional[int] = None) -> Dict[str, Any]:
-        """Returns the part with the findings.
-
-        Args:
-            total: number of findings, if not all were added
-        """
+        """Returns the part with the findings. `total` is the number of findings, if not all were added."""
         return {
             "cards": self._cards,
             "total": self._findings if total is None else total,

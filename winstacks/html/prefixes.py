@@ -57,11 +57,8 @@ class Box(NamedTuple):
 
 
 class PrefixTree:
-    """Sums the weights of stacks.
-
-    Args:
-        most: greatest number of names of all distinct stacks together; boxes that stand for others are not
-            counted
+    """Sums the weights of stacks. `most` is the greatest number of names of all distinct stacks together;
+    boxes that stand for others are not counted.
 
     Attributes:
         boxes: the names, by number
@@ -123,14 +120,11 @@ class PrefixTree:
         return self.name(text, module or "", look | guess)
 
     def add(self, names: Iterable[int], weight: int) -> int:
-        """Adds a stack.
+        """Adds a stack. Returns the weight that was added.
 
         Args:
             names: numbers of its names, outermost first
             weight: weight of the stack, 0 or more
-
-        Returns:
-            the weight that was added
         """
         room = MAX_SUM - self.total
         self.capped += max(weight - room, 0)
@@ -141,20 +135,14 @@ class PrefixTree:
         return weight
 
     def add_stack(self, kind: str, process: str, frames: Sequence[int], weight: int) -> int:
-        """Adds a stack below its kind and its process; see `add`.
-
-        Args:
-            frames: numbers of the names of its frames, outermost first; empty for a stack without frames
-        """
+        """Adds a stack below its kind and its process; see `add`. `frames` are numbers of the names of its
+        frames, outermost first; empty for a stack without frames."""
         levels = [self.name(kind, look=LEVEL), self.name(process, look=LEVEL)]
         return self.add([*levels, *(frames or [self._none])], weight)
 
     def merge(self, other: PrefixTree) -> Dict[str, int]:
-        """Adds the stacks of another tree, which follow the stacks of this one.
-
-        Returns:
-            the weights that were added, by the kind of the stacks
-        """
+        """Adds the stacks of another tree, which follow the stacks of this one. Returns the weights that were
+        added, by the kind of the stacks."""
         numbers = [self.name(*box) for box in other.boxes]
         added: Dict[str, int] = {}
         self.capped += other.capped
@@ -165,11 +153,8 @@ class PrefixTree:
         return added
 
     def compare(self, stacks: Iterable[Tuple[Sequence[str], int]]) -> None:
-        """Adds the weights of a baseline. A baseline has the texts of names, but not their looks.
-
-        Args:
-            stacks: texts, outermost first, and weight
-        """
+        """Adds the weights of a baseline. A baseline has the texts of names, but not their looks. `stacks`
+        has for each the texts, outermost first, and the weight."""
         texts: Dict[str, int] = {}
         firsts = [texts.setdefault(box.text, number) for number, box in enumerate(self.boxes)]
         looked: Dict[bytes, bytes] = {}
@@ -193,7 +178,6 @@ class PrefixTree:
 
     @property
     def compared(self) -> bool:
-        """Whether there is a baseline."""
         return self._before is not None
 
     def stacks(self) -> Iterator[Tuple[List[int], int, int]]:

@@ -40,7 +40,6 @@ class Report:
         self.lists = PageLists()
 
     def add(self, stack: StackRecord) -> None:
-        """Adds a stack."""
         self.drawn.add(stack)
         space = stack.space
         if stack.kind in THREAD_KINDS and stack.thread is not None:

@@ -48,7 +48,6 @@ class HeldLocks:
         self.gaps = self.more = 0
 
     def add(self, listed: Iterable[Listed]) -> None:
-        """Adds the locks that a `LockLister` lists."""
         for lock in listed:
             if isinstance(lock, Gap):
                 self.gaps += 1
@@ -70,11 +69,8 @@ class HeldLocks:
 
 
 def waits_part(rows: Iterable[WaitRow], chains: Chains, held: HeldLocks) -> Dict[str, Any]:
-    """Returns the locks of the page, the waiting threads, and a sentence for each deadlock.
-
-    Args:
-        rows: the rows of `windows.tracewaits`
-    """
+    """Returns the locks of the page, the waiting threads, and a sentence for each deadlock. `rows` are the
+    rows of `windows.tracewaits`."""
     return _Part(rows, chains, held).data()
 
 

@@ -23,11 +23,7 @@ from .sectionlists import SectionList, SectionLists, SectionMemory, SectionPair,
 
 
 class CriticalSections:
-    """Lists the critical sections of processes.
-
-    Args:
-        wide_indices: as in `SectionMemory`
-    """
+    """Lists the critical sections of processes. `wide_indices` is as in `SectionMemory`."""
 
     def __init__(self, image: Image, ntdlls: Ntdlls, wide_indices: WideIndices = unknown_width) -> None:
         self._image = image

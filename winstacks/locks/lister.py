@@ -32,7 +32,6 @@ class KnownLocks:
         self._lists: Kept[AddressSpace, List[Listed]] = Kept(MAX_KEPT)
 
     def of_space(self, space: AddressSpace, make: Callable[[AddressSpace], Iterable[Listed]]) -> List[Listed]:
-        """Returns the locks of an address space."""
         return self._lists.at_first_use(space, lambda: list(make(space)), lambda locks: len(locks) + 1)
 
 

@@ -31,11 +31,8 @@ MAX_HITS = 1 << 12
 
 
 def orphans(image: Image, head: int, limit: int) -> List[int]:
-    """Returns the nodes of a list, found without its head, in the order of the list.
-
-    Returns:
-        The addresses of their links; empty if no two nodes in the image lead to the head and to each other.
-    """
+    """Returns the nodes of a list, found without its head, in the order of the list: the addresses of their
+    links; empty if no two nodes in the image lead to the head and to each other."""
     memory = image.memory(image.kernel)
     for node, forward in _ends(image, head):
         nodes = list(links.steps(head, memory.links, forward, limit, node))
@@ -95,11 +92,8 @@ _Owners = Tuple[Tuple[LockOwner, ...], Status]
 
 
 class Resources:
-    """Lists the resources of an image.
-
-    Raises:
-        MissingMemberError: if the kernel's symbols do not describe its resources
-    """
+    """Lists the resources of an image. Raises MissingMemberError if the kernel's symbols do not describe its
+    resources."""
 
     def __init__(self, image: Image) -> None:
         self._image = image

@@ -83,12 +83,8 @@ def unknown_width(_: AddressSpace) -> Optional[bool]:
 
 
 class SectionMemory:
-    """Reads critical sections of an address space.
-
-    Args:
-        wide_indices: function that returns whether the traces of a space have indices of more than 16 bits,
-            None if unknown: then the high part is not read
-    """
+    """Reads critical sections of an address space. `wide_indices` returns whether the traces of a space have
+    indices of more than 16 bits, None if unknown: then the high part is not read."""
 
     def __init__(self, image: Image, space: AddressSpace, wide_indices: WideIndices = unknown_width) -> None:
         memory, types = image.memory(space), user_types(image, space)
@@ -142,10 +138,8 @@ class SectionLists:
         """Returns a node of each list of one half of a process: more than one if the process forged some.
 
         The list with the PEB's locks comes first, and is the real one. The search is made once for a space:
-        its lists are asked for, too, where other processes may have lost theirs.
-
-        Args:
-            ntdll: its ntdll, None if unknown
+        its lists are asked for, too, where other processes may have lost theirs. `ntdll` is its ntdll, None
+        if unknown.
         """
         if space not in self._found:
             self._found.keep(space, self._search(space, ntdll, memory))
@@ -234,10 +228,7 @@ class SectionLists:
 
     def _candidates(self, ntdll: Ntdll, memory: SectionMemory, both: bool) -> Iterator[int]:
         """Yields the LIST_ENTRYs in ntdll's writable data that are linked with the LIST_ENTRY of a lock.
-
-        Args:
-            both: whether both links must look like links to a node; a damaged head may have only one
-        """
+        `both` says whether both links must look like links to a node; a damaged head may have only one."""
         for tries, link in enumerate(self._pairs(ntdll, both)):
             if tries >= MAX_TRIES:
                 pid = ntdll.space.pid_text

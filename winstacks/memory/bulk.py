@@ -35,11 +35,8 @@ map other pages often, to make a small image look huge."""
 
 
 def machine_of(layer: interfaces.layers.DataLayerInterface) -> Machine:
-    """Returns the machine whose page tables a layer reads.
-
-    Raises:
-        UnsupportedMachineError: the layer's machine is not supported
-    """
+    """Returns the machine whose page tables a layer reads. Raises UnsupportedMachineError if the layer's
+    machine is not supported."""
     if not isinstance(layer, intel.Intel):
         raise UnsupportedMachineError(str(layer.metadata.get("architecture", "unknown")))
     return Machine.AMD64 if layer.bits_per_register == 64 else Machine.I386
@@ -107,10 +104,7 @@ class PhysicalClaims:
 
     def claim(self, start: int, end: int) -> int:
         """Claims a range up to the first byte whose physical memory was claimed before, at whatever address.
-
-        Returns:
-            The end of the part that is now claimed; `start` if the first byte was claimed before.
-        """
+        Returns the end of the part that is now claimed; `start` if the first byte was claimed before."""
         position = start
         while position < end:
             page, offset = divmod(position, PAGE_SIZE)
@@ -133,14 +127,12 @@ def read_extents(
 ) -> Extents:
     """Reads the present parts of a range of virtual memory, in as few reads as its physical runs allow.
 
-    Pages that are not in the image raise no error. The read does not fill Volatility's read cache.
+    Pages that are not in the image raise no error. The read does not fill Volatility's read cache. Returns
+    the bytes present, at canonical addresses.
 
     Args:
         start: first address, canonical or masked
         length: bytes; the part beyond the layer's end is not present
-
-    Returns:
-        The bytes present, at canonical addresses.
     """
     layer = context.layers[layer_name]
     first = masked(layer, start)
@@ -229,11 +221,8 @@ class _Copies:
         self._counts: Dict[int, int] = {}
 
     def count(self, start: int, end: int) -> Iterator[Tuple[int, int, bool]]:
-        """Adds one to the count of each page that a piece maps.
-
-        Yields:
-            (start, end, whether it was mapped too often) of the piece, or of each page if one page was
-        """
+        """Adds one to the count of each page that a piece maps. Yields (start, end, whether it was mapped too
+        often) of the piece, or of each page if one page was."""
         counts, most = self._counts, 0
         numbers = range(start // PAGE_SIZE, (end - 1) // PAGE_SIZE + 1)
         for page in numbers:

@@ -42,10 +42,7 @@ def collector_paused() -> Iterator[None]:
 @functools.lru_cache(maxsize=1)
 def _others_froze(_: int) -> bool:
     """Returns whether a process had frozen objects when it was first asked. Python counts them all each time.
-
-    Args:
-        _: process ID; a process that was forked asks anew
-    """
+    The argument is the process ID: a process that was forked asks anew."""
     return gc.get_freeze_count() > 0
 
 

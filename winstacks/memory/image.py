@@ -150,11 +150,8 @@ class Image:
         machine: Machine,
         config_path: str = "plugins",
     ) -> Image:
-        """Returns an image without a kernel that can be walked.
-
-        Args:
-            machine: the machine of the process; for a WoW64 process the machine of its 64-bit half
-        """
+        """Returns an image without a kernel that can be walked. `machine` is the machine of the process; for
+        a WoW64 process the machine of its 64-bit half."""
         image = cls.__new__(cls)
         image._kernel_module_name = ""
         image._module = None
@@ -162,11 +159,8 @@ class Image:
         return image
 
     def take_symbols(self, table_name: str) -> None:
-        """Takes a kernel's symbol table for names and structures when no kernel can be walked.
-
-        Args:
-            table_name: name of the table in the context; `base` is the address of its kernel
-        """
+        """Takes a kernel's symbol table for names and structures when no kernel can be walked. `table_name`
+        is the name of the table in the context; `base` is the address of its kernel."""
         self._symbols_name = table_name
         self._module = self.context.module(table_name, str(self.layer.name), self.base)
         self.types = tables.of_table(self.context, table_name)
@@ -240,10 +234,8 @@ class Image:
     def require_member(self, name: str, *paths: str) -> Optional[Field]:
         """Returns the field of the first of several members that a structure of the kernel's table has.
 
-        Returns None, with a warning, if the structure has none of them.
-
-        Args:
-            paths: members; every kernel's structure has one of them
+        Returns None, with a warning, if the structure has none of them. Every kernel's structure has one of
+        `paths`.
         """
         structure = self.types.find(name)
         if structure.lack(*paths):
@@ -255,11 +247,8 @@ class Image:
         return View(self.memory(self.kernel), self.types.find(name), address, self.lacks)
 
     def lacks(self, what: object) -> None:
-        """Warns, once, that the kernel's symbols lack something that is needed.
-
-        Args:
-            what: name of a symbol, or a MissingMemberError, whose text names the missing member
-        """
+        """Warns, once, that the kernel's symbols lack something that is needed. `what` is the name of a
+        symbol, or a MissingMemberError, whose text names the missing member."""
         if str(what) not in self.lacking and self.table_name:
             self.lacking[str(what)] = None
             vollog.warning(f"Missing from the kernel's symbols, so rows are missing or incomplete: {what}")
@@ -295,11 +284,8 @@ class Image:
         return self.context.symbol_space[name] if name else None
 
     def object_at(self, type_name: str, address: int) -> interfaces.objects.ObjectInterface:
-        """Returns a kernel structure as an object of Volatility, for uses that need such an object.
-
-        Args:
-            address: canonical or masked
-        """
+        """Returns a kernel structure as an object of Volatility, for uses that need such an object. `address`
+        is canonical or masked."""
         full_name = self.table_name + constants.BANG + type_name
         return self.context.object(full_name, self.layer.name, bulk.masked(self.layer, address))
 
@@ -336,8 +322,7 @@ class Image:
 
     def process_generations(self, machine: Machine) -> Tuple[Structures, ...]:
         """Returns the candidates for `process_types`, one for each of our tables; the content of a process
-        decides between them (`process/usertypes.py`).
-        """
+        decides between them (`process/usertypes.py`)."""
         return self._once(("process", machine), functools.partial(_process_types, machine=machine))
 
     def layer_of(self, space: AddressSpace) -> interfaces.layers.DataLayerInterface:
@@ -382,19 +367,14 @@ class Image:
     def memory_within(self, space: AddressSpace, ranges: Tuple[Range, ...]) -> Memory:
         """Returns the memory of an address space limited to some ranges, read in large pieces.
 
-        The image does not keep it. Unlike `memory` it does not fall back to the kernel's memory.
-
-        Args:
-            space: an address space that has page tables (its `layer_name` is not empty)
+        The image does not keep it. Unlike `memory` it does not fall back to the kernel's memory. `space` is
+        an address space that has page tables (its `layer_name` is not empty).
         """
         return Memory(ReadWindows(self.reader(space.layer_name), WINDOW), space.pointer_size, ranges)
 
     def service(self, make: Callable[[Image], Service]) -> Service:
-        """Returns `make(image)`, such as `image.service(regions)`: made at the first call and kept.
-
-        Args:
-            make: a class or function that takes the image; it is also the key under which the service is kept
-        """
+        """Returns `make(image)`, such as `image.service(regions)`: made at the first call and kept. `make` is
+        a class or function that takes the image; it is also the key under which the service is kept."""
         return self._once(make, make)
 
     def provide(self, make: Callable[[Image], object], service: object) -> None:

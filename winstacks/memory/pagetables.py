@@ -92,10 +92,8 @@ def may_execute(
     """Returns whether the page that holds an address may be executed; True if no page table maps it.
 
     Only the page's own entry counts, not the entries of the tables above it: a kernel that hides its page
-    tables from user mode disables execution there for all of user mode.
-
-    Args:
-        address: an address in the layer's own form
+    tables from user mode disables execution there for all of user mode. `address` is an address in the
+    layer's own form.
     """
     if not isinstance(layer, intel.Intel):
         return True
@@ -142,14 +140,9 @@ def mapped(
     """Returns the parts of ranges that page tables map; the ranges may be terabytes long.
 
     Each page table is followed once, however often other tables lead to it: Windows maps each table at one
-    address, and forged tables map the same few pages over and over.
-
-    Args:
-        ranges: (start, end), disjoint and ascending, in the layer's own form
-
-    Returns:
-        The (start, end) of the present parts, in the layer's own form; and how many tables were met
-        again.
+    address, and forged tables map the same few pages over and over. Returns the (start, end) of the present
+    parts, in the layer's own form; and how many tables were met again. `ranges` are (start, end), disjoint
+    and ascending, in the layer's own form.
     """
     if not isinstance(layer, intel.Intel):
         return list(ranges), 0
@@ -166,11 +159,8 @@ def mapped(
 
 
 class PageTables:
-    """The page tables of a layer.
-
-    Args:
-        kept: tables that were read before, by (layer, physical address, bits): address spaces share the
-            tables of the kernel's half. None: no tables are kept
+    """The page tables of a layer. `kept` has the tables that were read before, by (layer, physical address,
+    bits), because address spaces share the tables of the kernel's half; None keeps no tables.
 
     Attributes:
         span: bytes that one page table maps

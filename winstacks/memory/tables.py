@@ -27,12 +27,9 @@ Report = Callable[[str], None]
 def of_table(
     context: interfaces.context.ContextInterface, table_name: str, report: Report = lambda what: None
 ) -> Structures:
-    """Returns the structures of a symbol table; none if the table's name is empty.
-
-    Args:
-        report: called with the name of each requested member that the table lacks, although it has other
-            members of the same Windows (`together.TOGETHER`)
-    """
+    """Returns the structures of a symbol table; none if the table's name is empty. `report` is called with
+    the name of each requested member that the table lacks, although it has other members of the same Windows
+    (`together.TOGETHER`)."""
     return Structures(functools.partial(_structure, context, table_name, report))
 
 
@@ -150,16 +147,8 @@ def load(context: interfaces.context.ContextInterface, config_path: str, name: s
     """Loads `symbols/windows/stacktraces/<name>.json` once per context.
 
     A table beside the code is preferred to one on Volatility's symbol path, which may be an older installed
-    copy.
-
-    Args:
-        name: the file's name without extension
-
-    Returns:
-        The name of the table in the context's symbol space.
-
-    Raises:
-        MissingTableError: the file is not found
+    copy. Returns the name of the table in the context's symbol space. `name` is the file's name without
+    extension. Raises MissingTableError if the file is not found.
     """
     table_name = f"stacktraces_{name}"
     if table_name in context.symbol_space:
@@ -175,11 +164,7 @@ def load(context: interfaces.context.ContextInterface, config_path: str, name: s
 
 
 def find_table(name: str) -> str:
-    """Returns the URL of one of our tables.
-
-    Raises:
-        MissingTableError: the file is not found
-    """
+    """Returns the URL of one of our tables. Raises MissingTableError if the file is not found."""
     for folder in _BESIDE:
         for extension in constants.ISF_EXTENSIONS:
             path = folder / (name + extension)
@@ -193,14 +178,8 @@ def find_table(name: str) -> str:
 
 
 def check(arch: str) -> None:
-    """Looks for all tables of a bitness; the content of an image decides which of them are used.
-
-    Args:
-        arch: `x64`, `x86` or `arm64`
-
-    Raises:
-        MissingTableError: one of them is not found
-    """
+    """Looks for all tables of a bitness; the content of an image decides which of them are used. `arch` is
+    `x64`, `x86` or `arm64`. Raises MissingTableError if one of them is not found."""
     _generations(KINDS, arch)
 
 
@@ -208,13 +187,8 @@ def generations(kind: str, arch: str) -> List[str]:
     """Returns the versions of our tables of a kind of structures, the newest first.
 
     Each file `<kind>-<version>-<arch>.json` is found by its name: a new layout needs a new file and no change
-    of code. The decoders find out from the content of an image which layout it has.
-
-    Args:
-        kind: such as `std`
-
-    Raises:
-        MissingTableError: there is no such file
+    of code. The decoders find out from the content of an image which layout it has. `kind` is a word such as
+    `std`. Raises MissingTableError if there is no such file.
     """
     return _generations((kind,), arch)[kind]
 

@@ -80,11 +80,7 @@ def memory_share(workers: int) -> int:
 
 
 class _Worker:
-    """A worker.
-
-    Attributes:
-        number: number of the portion that it works on, None if it has none
-    """
+    """A worker. `number` is the number of the portion that it works on, None if it has none."""
 
     def __init__(self, process: Any, results: connection.Connection) -> None:
         self.process, self.results = process, results

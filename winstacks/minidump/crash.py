@@ -47,10 +47,7 @@ class StackRange(NamedTuple):
 
 class CrashedProcess(Processes):
     """Lists the process and the thread that crashed: the provider of spaces, threads and the process list.
-
-    Args:
-        symbols: whether the structures of the image come from the kernel's own symbols
-    """
+    `symbols` says whether the structures of the image come from the kernel's own symbols."""
 
     def __init__(self, image: Image, dump: TriageDump, symbols: bool = False) -> None:
         self._image = image
@@ -66,7 +63,6 @@ class CrashedProcess(Processes):
         return NOTHING
 
     def processes(self) -> List[ListedProcess]:
-        """Returns the process."""
         return [ListedProcess(self._crashed.eprocess or 0, NOTHING)]
 
     def list_spaces(self, choice: Choice) -> Iterator[AddressSpace]:
@@ -100,7 +96,6 @@ class CrashedProcess(Processes):
     # The interface of `threads`.
 
     def list_threads(self, choice: Choice, scan: bool = False) -> Iterator[Thread]:
-        """Yields the thread."""
         if any(True for _ in self.list_spaces(choice)):
             thread = self._thread
             if choice.takes_thread(thread.tid):

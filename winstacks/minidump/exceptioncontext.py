@@ -65,11 +65,8 @@ class ExceptionContext:
         return frozenset(map(self._image.machine.canonical, where) if tried == _EXECUTION else ())
 
     def contexts(self, own: SavedContext) -> List[SavedContext]:
-        """Returns the native registers of the thread that raised it, those at its exception first.
-
-        Args:
-            own: registers of the thread when the dump was written
-        """
+        """Returns the native registers of the thread that raised it, those at its exception first. `own` has
+        the registers of the thread when the dump was written."""
         met = self.saved()
         if met is None or _same(*(context_registers(self._image, saved.data) for saved in (met, own))):
             return [own]

@@ -38,7 +38,6 @@ class DumpFacts:
         return Clock(time, None, "", None, self._misc.Bias, NOTHING)
 
     def kernel(self) -> Kernel:
-        """Returns the version of Windows."""
         lab = self._misc.BuildString or ""
         if self._system is None:
             return Kernel(None, printable(lab), "", None)
@@ -50,7 +49,6 @@ class DumpFacts:
         )
 
     def computer_name(self, spaces: Iterable[AddressSpace]) -> ComputerName:
-        """Returns an empty name."""
         return ComputerName("", NOTHING)
 
     def input(self) -> Input:

@@ -17,11 +17,8 @@ from .decode.handles import MAX_HANDLES, HandleDescriptor
 
 
 class HandleRecords(NamedTuple):
-    """The handles of a dump.
-
-    Attributes:
-        lost: names of unknown members, once for each entry: they are 0 or empty there
-    """
+    """The handles of a dump. `lost` names the unknown members, once for each entry: they are 0 or empty
+    there."""
 
     handles: List[HandleDescriptor]
     whole: bool
@@ -29,11 +26,8 @@ class HandleRecords(NamedTuple):
 
 
 def handle_records(image: Image, space: AddressSpace) -> HandleRecords:
-    """Returns the handles of a process.
-
-    Raises:
-        MissingMemberError: the kernel's symbols do not describe handle tables
-    """
+    """Returns the handles of a process. Raises MissingMemberError if the kernel's symbols do not describe
+    handle tables."""
     tables, objects = image.service(HandleTables), image.service(Objects)
     table = tables.table_of(space.eprocess)
     if table is None:

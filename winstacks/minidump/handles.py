@@ -41,7 +41,6 @@ class DumpHandles:
         self._dump = dump
 
     def list_spaces(self) -> List[AddressSpace]:
-        """Returns the native space of the process."""
         return [space for space in AddressSpaces.list_spaces(self._image) if not space.wow64]
 
     @cached_property

@@ -30,11 +30,7 @@ MAX_PATH = 0x7FFF
 
 
 class ModuleRecord(NamedTuple):
-    """A module of a dump.
-
-    Attributes:
-        lost: members whose value is not in the image; they are 0 or empty
-    """
+    """A module of a dump. `lost` are members whose value is not in the image; they are 0 or empty."""
 
     module: WrittenModule
     lost: Tuple[str, ...]

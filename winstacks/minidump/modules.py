@@ -116,7 +116,6 @@ class DumpModules:
         ]
 
     def _machine(self, space: AddressSpace, module: MinidumpModule) -> Machine:
-        """Returns the machine of a module."""
         native = self._image.machine
         end = module.BaseOfImage + module.SizeOfImage
         if native is not Machine.AMD64 or end > Machine.I386.address_mask + 1:
@@ -150,11 +149,8 @@ def _sized(image: Image, module: MinidumpModule) -> MinidumpModule:
 
 
 def _headers(image: Image, module: MinidumpModule) -> Headers:
-    """Returns the headers of a module in the process's memory.
-
-    Raises:
-        HeaderError: the dump lacks them, or they contradict themselves
-    """
+    """Returns the headers of a module in the process's memory. Raises HeaderError if the dump lacks them, or
+    they contradict themselves."""
     memory = image.memory_of(str(image.layer.name), image.machine.pointer_size)
     base = image.machine.canonical(module.BaseOfImage)
     return read_headers(lambda rva, length: memory.read(base + rva, length))

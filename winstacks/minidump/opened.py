@@ -50,11 +50,8 @@ _EXPECTED = ("ThreadListStream", "ModuleListStream", "SystemInfoStream")
 
 
 def minidump(layer: interfaces.layers.DataLayerInterface) -> Minidump:
-    """Returns the dump in the layer of a file.
-
-    Raises:
-        NotAMinidumpError: the layer has no minidump; the text is a sentence for users
-    """
+    """Returns the dump in the layer of a file. Raises NotAMinidumpError if the layer has no minidump; the
+    text is a sentence for users."""
     return Minidump(bulk.file_reader(layer), int(layer.maximum_address) + 1)
 
 
@@ -87,7 +84,6 @@ def lacks(dump: Minidump) -> List[str]:
 
 
 def dump_of(context: interfaces.context.ContextInterface, layer_name: str) -> Minidump:
-    """Returns the file of a dump."""
     return minidump(context.layers[context.layers[layer_name].dependencies[0]])
 
 

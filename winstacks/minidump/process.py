@@ -86,7 +86,6 @@ class DumpProcess(Processes):
         return NOTHING
 
     def processes(self) -> List[ListedProcess]:
-        """Returns the process."""
         return [ListedProcess(0, NOTHING)]
 
     def list_spaces(self, choice: Choice) -> Iterator[AddressSpace]:
@@ -203,11 +202,8 @@ class DumpProcess(Processes):
         return self._of_tebs(self._image.machine, "ClientId.UniqueProcess") if known is None else known
 
     def _name(self, space: AddressSpace) -> Tuple[str, bool]:
-        """Returns the name of the program, from the kernel, the dump's list or the loader's list.
-
-        Returns:
-            The name, empty if it is in none; whether there is a name and its sources agree.
-        """
+        """Returns the name of the program, from the kernel, the dump's list or the loader's list, empty if it
+        is in none; and whether there is a name and its sources agree."""
         listed = _program([module.ModuleName or "" for module in module_list(self._dump)[0]])
         loaded = _program([entry.name for entry in LoaderLists(self._image).process_modules(space)[0]])
         name = self._states.image_file_name or listed or loaded

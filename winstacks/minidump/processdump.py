@@ -62,11 +62,7 @@ _STREAM_OF = dict.fromkeys(
 
 
 class StreamFigures(NamedTuple):
-    """The figures of a finished stream.
-
-    Attributes:
-        status: what could not be listed from the image
-    """
+    """The figures of a finished stream. `status` is what could not be listed from the image."""
 
     name: str
     entries: int

@@ -35,10 +35,7 @@ _Bounds = Sequence[int]
 
 
 class ResidentMemory:
-    """The resident memory of a process.
-
-    Args:
-        space: the native half of a process that has page tables
+    """The resident memory of a process. `space` is the native half of a process that has page tables.
 
     Attributes:
         ranges: start and size of each range, alternating; ascending and never adjacent
@@ -119,12 +116,8 @@ class ResidentMemory:
         return sums
 
     def run_at(self, address: int) -> Tuple[int, int]:
-        """Returns the rest of a range from an address on.
-
-        Returns:
-            Number of bytes that follow from the address on without a gap (0: none), and the offset of the
-            first in `content`.
-        """
+        """Returns the rest of a range from an address on: number of bytes that follow from the address on
+        without a gap (0: none), and the offset of the first in `content`."""
         number = bisect.bisect_right(_Starts(self.ranges), address) - 1
         if number < 0:
             return 0, 0

@@ -44,10 +44,7 @@ class ShadowStacks:
         """Returns registers together with the return addresses of the shadow stack to which they lead.
 
         All shadow stacks together have at most the bytes of the file; the registers of a further one have the
-        status `limit`.
-
-        Args:
-            saved: an x64 CONTEXT of user mode; any other is returned as it is
+        status `limit`. `saved` is an x64 CONTEXT of user mode; any other is returned as it is.
         """
         if saved.machine is not Machine.AMD64:
             return saved

@@ -54,11 +54,8 @@ _TRAP_FRAMES = "trapframe"
 
 
 def small_dump(layer: interfaces.layers.DataLayerInterface) -> TriageDump:
-    """Returns the dump in the layer of a file.
-
-    Raises:
-        NotAKernelDumpError: the layer has no such dump; the text is a sentence for users
-    """
+    """Returns the dump in the layer of a file. Raises NotAKernelDumpError if the layer has no such dump; the
+    text is a sentence for users."""
 
     def available(offset: int, length: int) -> bytes:
         return read(offset, min(length, size - offset)) if 0 <= offset < size else b""
@@ -90,16 +87,12 @@ def lacks(dump: TriageDump) -> List[str]:
 
 
 def dump_of(context: interfaces.context.ContextInterface, layer_name: str) -> TriageDump:
-    """Returns the file of a dump."""
     return small_dump(context.layers[context.layers[layer_name].dependencies[0]])
 
 
 def machine_of(context: interfaces.context.ContextInterface, layer_name: str) -> Machine:
-    """Returns the machine of a dump.
-
-    Raises:
-        UnsupportedMachineError: the machine is not supported; the text is a sentence for users
-    """
+    """Returns the machine of a dump. Raises UnsupportedMachineError if the machine is not supported; the text
+    is a sentence for users."""
     return dump_of(context, layer_name).machine
 
 

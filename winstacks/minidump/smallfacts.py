@@ -38,7 +38,6 @@ class SmallDumpFacts:
         return Clock(crashed, counted, SYSTEM_UP_TIME if counted else "", counted, None, faults)
 
     def kernel(self) -> Kernel:
-        """Returns the version of Windows."""
         header = self._dump.header
         build, count = header.MinorVersion, header.NumberProcessors
         return Kernel(
@@ -59,7 +58,6 @@ class SmallDumpFacts:
         return printable(found.decode("latin-1")) if end else ""
 
     def computer_name(self, spaces: Iterable[AddressSpace]) -> ComputerName:
-        """Returns an empty name."""
         return ComputerName("", NOTHING)
 
     def input(self) -> Input:

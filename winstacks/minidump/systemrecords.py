@@ -51,11 +51,8 @@ def seconds(filetime: Optional[int]) -> Optional[int]:
 
 
 def system_records(image: Image, space: AddressSpace, machine: Machine) -> SystemRecords:
-    """Returns the records of an image.
-
-    Args:
-        space: the half of the process for the dump: its PEB has the service pack
-    """
+    """Returns the records of an image. `space` is the half of the process for the dump: its PEB has the
+    service pack."""
     facts = image.service(machine_facts)
     lost: List[str] = []
     lost_of_process: List[str] = []

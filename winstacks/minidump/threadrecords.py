@@ -94,14 +94,9 @@ class ThreadRecords:
     def list_records(
         self, space: AddressSpace, machine: Machine, offset: Optional[int] = None
     ) -> Iterator[Tuple[Thread, Optional[ThreadRecord]]]:
-        """Yields the threads of a process, each with its record.
-
-        Args:
-            machine: machine of the contexts: the space's machine, or I386 for the 32-bit half
-
-        Yields:
-            Threads; a thread has no record if the image lacks it or its ID, so that it cannot be in a dump.
-        """
+        """Yields the threads of a process, each with its record; a thread has no record if the image lacks it
+        or its ID, so that it cannot be in a dump. `machine` is the machine of the contexts: the space's
+        machine, or I386 for the 32-bit half."""
         process = self._members("_EPROCESS", space.eprocess)
         pids = None if offset is not None or space.pid is None else [space.pid]
         for thread in Threads.list_threads(self._image, pids, offset):

@@ -48,11 +48,8 @@ _LINK = "is a link, and links are not followed"
 
 
 class Candidate:
-    """A file that may belong to a module.
-
-    Args:
-        wrong: reason why the file cannot be opened, as the end of a sentence about it; empty if it can be
-    """
+    """A file that may belong to a module. `wrong` is the reason why the file cannot be opened, as the end of
+    a sentence about it; empty if it can be."""
 
     def __init__(self, path: str, wrong: str = "") -> None:
         self.path = path
@@ -60,11 +57,8 @@ class Candidate:
         self._known: Tuple[int, ...] = ()
 
     def open_file(self) -> int:
-        """Checks the file, and returns its size in bytes. The file is closed again.
-
-        Raises:
-            OSError: the file is not a regular file, is too large, or cannot be read
-        """
+        """Checks the file, and returns its size in bytes. The file is closed again. Raises OSError if the
+        file is not a regular file, is too large, or cannot be read."""
         descriptor = os.open(self.path, _READ | _NO_LINK)
         try:
             facts = os.fstat(descriptor)
@@ -110,11 +104,8 @@ _Listing = Dict[str, List[_Entry]]
 
 
 class FileFolder:
-    """Finds files in a folder of --binaries.
-
-    Args:
-        path: path of the folder. A link in this place is followed, because the examiner chose it
-    """
+    """Finds files in a folder of --binaries. `path` is the path of the folder. A link in this place is
+    followed, because the examiner chose it."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -138,11 +129,8 @@ class FileFolder:
                     yield from self._files_in_folder(os.path.join(self._path, tier.name), name, pages)
 
     def keyed(self, name: str, key: str) -> Iterator[Candidate]:
-        """Yields the files with a name, plain or in the folder `key` of a symbol server, as PDBs have.
-
-        Args:
-            key: name of the build folder, in any case
-        """
+        """Yields the files with a name, plain or in the folder `key` of a symbol server, as PDBs have. `key`
+        is the name of the build folder, in any case."""
         last = last_component(name)
         folders = [self._path] if last else []
         for tier in self._listings[self._path].get(last[:2], ()) if last else ():

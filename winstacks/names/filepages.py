@@ -29,11 +29,8 @@ class FilePages(NamedTuple):
         return Extents([*found.runs, *runs])
 
     def differences(self, load: Load, rva: int) -> List[Tuple[int, int]]:
-        """Returns (start, end) by RVA of the ranges of a page in which memory and file differ.
-
-        Args:
-            load: reads memory, without the file's bytes
-        """
+        """Returns (start, end) by RVA of the ranges of a page in which memory and file differ. `load` reads
+        memory, without the file's bytes."""
         page = self.file.page(rva, self.base)
         if page is None:
             return []

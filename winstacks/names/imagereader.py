@@ -210,8 +210,7 @@ def _split_at_pages(pieces: Iterable[pagetables.Piece]) -> Iterator[Tuple[int, i
 
 class ImageParts:
     """Reads parts of an image and records which: a result that was derived from these parts is also true for
-    another process in which they are the same.
-    """
+    another process in which they are the same."""
 
     def __init__(self, reader: ImageReader) -> None:
         self._reader = reader
@@ -221,11 +220,8 @@ class ImageParts:
         self._record_word: Optional[StatusCode] = None
 
     def load(self, part: Optional[StatusCode], rva: int, length: int) -> Extents:
-        """Returns the present parts of a range, by RVA.
-
-        Args:
-            part: status word for a process that has other content there, None for no word
-        """
+        """Returns the present parts of a range, by RVA. `part` is the status word for a process that has
+        other content there, None for no word."""
         self._ranges.setdefault((rva, length), part)
         return self._reader.load(rva, length)
 

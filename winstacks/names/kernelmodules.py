@@ -53,10 +53,7 @@ class Module(NamedTuple):
 
 def mark_overlaps(modules: Iterable[Module], shared: Iterable[int] = ()) -> List[Module]:
     """Returns modules by address. Modules that overlap get a status, because real modules do not overlap.
-
-    Args:
-        shared: bases that the lists give to two modules; `modules` has one of the two
-    """
+    `shared` are bases that the lists give to two modules; `modules` has one of the two."""
     ordered = sorted(modules, key=lambda module: module[:4])
     marked = set(shared)
     furthest = None
@@ -120,16 +117,10 @@ class KernelModules:
         return mark_overlaps(modules), whole
 
     def _check_entry(self, entry: LoaderEntry, taken: Collection[int]) -> Tuple[int, int, Status]:
-        """Compares an entry of the list with itself and with the headers at its address.
-
-        Args:
-            taken: base addresses of all entries, at which no other module can be
-
-        Returns:
-            Base and size of the module, and the faults of the entry. If the entry point contradicts base or
-            size, or the headers contradict the size, a value that two of the three support is returned if
-            there is one.
-        """
+        """Compares an entry of the list with itself and with the headers at its address. Returns base and
+        size of the module, and the faults of the entry. If the entry point contradicts base or size, or the
+        headers contradict the size, a value that two of the three support is returned if there is one.
+        `taken` are base addresses of all entries, at which no other module can be."""
         base, size, entry_point = entry.base, entry.size, entry.entry_point
         header_size = self._size_at(base)
         outside = bool(entry_point) and not base <= entry_point < base + size

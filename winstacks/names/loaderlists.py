@@ -119,7 +119,6 @@ class LoaderLists:
         return _read(memory, layout, [(ldr + head, offset) for head, offset in layout.orders])
 
     def _layout_for(self, space: AddressSpace) -> _LoaderLayout:
-        """Returns the layout of the loader lists of an address space."""
         return self._layouts[user_types(self._image, space), space.machine]
 
     def _make_layout(self, key: Tuple[Structures, Machine]) -> _LoaderLayout:
@@ -184,11 +183,8 @@ class _LoaderLayout:
 
 
 def _read(memory: Memory, layout: _LoaderLayout, lists: List[Tuple[int, int]]) -> LoaderList:
-    """Reads several lists of the same entries.
-
-    Args:
-        lists: for each list the address of its head, and the offset of its links in an entry
-    """
+    """Reads several lists of the same entries. `lists` has for each list the address of its head, and the
+    offset of its links in an entry."""
     orders: Dict[int, int] = {}
     complete = True
     for order, (head, offset) in enumerate(lists):
@@ -213,8 +209,7 @@ def _read(memory: Memory, layout: _LoaderLayout, lists: List[Tuple[int, int]]) -
 
 def _follow_links(memory: Memory, head: int, direction: int) -> Tuple[List[int], bool]:
     """Returns the nodes to which the links of one direction lead, and whether they lead back to the head. The
-    opposite links are not checked.
-    """
+    opposite links are not checked."""
     nodes, end = links.take_nodes(links.steps(head, memory.links, direction, MAX_MODULES, known=set()))
     if end.reason == links.UNREADABLE:
         nodes.append(end.link)

@@ -64,11 +64,8 @@ class ModuleClaims(NamedTuple):
 
 
 class ModuleFiles:
-    """Finds no files: the service of an image for which the examiner gives none.
-
-    Args:
-        advise: whether to warn that a file would help, as for dumps without code
-    """
+    """Finds no files: the service of an image for which the examiner gives none. `advise` says whether to
+    warn that a file would help, as for dumps without code."""
 
     given = False
 

@@ -223,7 +223,6 @@ class ModuleIndexes:
         table: Optional[interfaces.symbols.SymbolTableInterface],
         limit: int,
     ) -> _BuiltIndex:
-        """Makes the index of an image."""
         parts = ImageParts(reader)
         try:
             headers = pe.read_headers(parts.read)

@@ -115,12 +115,8 @@ def from_pdb(given: Sequence[Symbol]) -> SymbolArrays:
 
 
 class PdbSymbols:
-    """Finds the symbols of PDBs. Each PDB is searched once.
-
-    Args:
-        advise: whether to log the first missing PDB as a warning, for plugins that name addresses and have
-            --fetch-symbols
-    """
+    """Finds the symbols of PDBs. Each PDB is searched once. `advise` says whether to log the first missing
+    PDB as a warning, for plugins that name addresses and have --fetch-symbols."""
 
     def __init__(
         self,

@@ -118,10 +118,7 @@ class PlaceMap:
 
     def process(self, halves: Sequence[AddressSpace]) -> Tuple[List[Span], ProcessModules]:
         """Returns the places of a process's user half by address, and the modules and VADs behind them.
-
-        Args:
-            halves: native space of the process and, for a WoW64 process, its 32-bit half
-        """
+        `halves` are the native space of the process and, for a WoW64 process, its 32-bit half."""
         process = self._modules.list_modules(halves, self.halves.user_end)
         listed = self._has_list(halves[0])
         layer_name = halves[0].layer_name
@@ -158,12 +155,8 @@ class PlaceMap:
 
     def fill(self, spans: Sequence[Span], space: AddressSpace) -> Tuple[List[int], List[AnyPlace]]:
         """Returns (start addresses, places) for the whole address space: gaps between the spans become
-        places.
-
-        Args:
-            space: the address space; user addresses in the kernel's own space have the place USER, as their
-                process is unknown
-        """
+        places. User addresses in the kernel's own `space` have the place USER, as their process is
+        unknown."""
         limits = self.halves
         user = Place(USER) if space.kernel else self._user_gap(space)
         background: List[Span] = [
@@ -200,13 +193,11 @@ class PlaceMap:
         return UserGap(Residents(self._image.layer_of(space)).holds)
 
     def _kernel_place(self, module: Module) -> ModulePlace:
-        """Returns the place of a module of the kernel."""
         return ModulePlace(module, self._kernel_index, witness=self._witness_maker(self._kernel_reader))
 
     def _witness_maker(self, read: Callable[[Module], ImageReader]) -> Optional[Witness]:
         """Returns a function that makes the check of a module's addresses by its file, None without
-        --binaries.
-        """
+        --binaries."""
         if not self._witnesses.files.given:
             return None
 
@@ -320,10 +311,8 @@ def _unsized(modules: Sequence[Module]) -> Iterator[Span]:
 def _with_unloaded(current: List[Span], unloaded: Sequence[Unloaded]) -> List[Span]:
     """Adds the ranges of unloaded modules to the places of an address space.
 
-    Where both have a range, the present place counts, and its names get a status.
-
-    Args:
-        unloaded: unloaded modules, the latest first
+    Where both have a range, the present place counts, and its names get a status. `unloaded` are unloaded
+    modules, the latest first.
     """
     unloaded_spans = ranges.flatten([(module.start, module.end, module) for module in unloaded])
     spans: List[Span] = []

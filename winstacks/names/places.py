@@ -92,11 +92,8 @@ class Place:
         self._name = name
 
     def name(self, address: int, lookup: int) -> Name:
-        """Returns the name of an address.
-
-        Args:
-            lookup: the address to look up: the same, or one byte lower for a return address
-        """
+        """Returns the name of an address. `lookup` is the address to look up: the same, or one byte lower for
+        a return address."""
         return self._name
 
 
@@ -107,11 +104,8 @@ class UncertainPlace(Place):
 
 
 class UserGap(Place):
-    """User addresses in no VAD.
-
-    Args:
-        is_resident: returns whether the page of an address is in memory; then a VAD is missing
-    """
+    """User addresses in no VAD. `is_resident` returns whether the page of an address is in memory; then a VAD
+    is missing."""
 
     __slots__ = ("_is_resident",)
 
@@ -175,10 +169,7 @@ class UnloadedPlace:
 
 class MappedPlace:
     """A mapping that is in no loader list. Its file is looked up when one of its addresses is first named.
-
-    Args:
-        read: returns the name of the mapped file; "" if there is none, None if unreadable
-    """
+    `read` returns the name of the mapped file; "" if there is none, None if unreadable."""
 
     __slots__ = ("_file", "_read", "_vad")
 
@@ -200,16 +191,14 @@ class MappedPlace:
 class ModulePlace:
     """A module; its index is made when one of its addresses is first named.
 
-    All places of a process share the functions: most places are never asked.
+    All places of a process share the functions: most places are never asked. `index` is the index; None until
+    `prepare` or `name` makes it.
 
     Args:
         check: returns the status word for a contradiction between module and VAD, None if there is none
         reader: opens the image as the process has it; None for a module of the kernel, which is the same
             everywhere
         witness: makes the check of RVAs by the module's file; None without --binaries
-
-    Attributes:
-        index: the index; None until `prepare` or `name` makes it
     """
 
     __slots__ = (

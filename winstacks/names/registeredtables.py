@@ -89,11 +89,8 @@ class CodeRange(NamedTuple):
 
 
 class RegisteredTable(NamedTuple):
-    """An element of the list of function tables. Addresses are canonical.
-
-    Attributes:
-        callback: address of the function that returns the entry of an address, 0 if the table has entries
-    """
+    """An element of the list of function tables. Addresses are canonical. `callback` is the address of the
+    function that returns the entry of an address, 0 if the table has entries."""
 
     element: int
     start: int
@@ -132,7 +129,6 @@ class _Layout(NamedTuple):
 
     @classmethod
     def of(cls, structure: Structure, *names: str) -> _Layout:
-        """Returns a layout by the names of its members."""
         return cls(*map(structure.field, names))
 
     def read(self, memory: Memory, element: int) -> Optional[RegisteredTable]:

@@ -47,11 +47,8 @@ names of the oldest processes are dropped."""
 
 
 class KnownModule(NamedTuple):
-    """A module of an address space.
-
-    Attributes:
-        open_reader: opens the image as the process has it; None for a module of the kernel
-    """
+    """A module of an address space. `open_reader` opens the image as the process has it; None for a module of
+    the kernel."""
 
     module: Module
     image: ModuleIndex
@@ -68,10 +65,8 @@ class KnownModule(NamedTuple):
 
 
 class Symbolizer:
-    """Names the addresses of an image.
-
-    Args:
-        fetch_symbols: whether Volatility may download PDBs that it lacks; otherwise the log names them
+    """Names the addresses of an image. `fetch_symbols` says whether Volatility may download PDBs that it
+    lacks; otherwise the log names them.
 
     Attributes:
         indexes: the module indexes, which also have the symbols and sections of modules
@@ -120,12 +115,8 @@ class Symbolizer:
         return [*kernel, *self._names.values()]
 
     def places_of(self, space: AddressSpace) -> Tuple[List[int], List[AnyPlace], ProcessModules]:
-        """Returns the places of an address space.
-
-        Returns:
-            The canonical start addresses of the places; the places in the same order; the modules and VADs of
-            the process from which the places are made.
-        """
+        """Returns the places of an address space: the canonical start addresses of the places; the places in
+        the same order; the modules and VADs of the process from which the places are made."""
         spans, process = self._map.kernel, NO_PROCESS
         if not space.kernel:
             user_spans, process = self._map.process(self._native_and_narrow(space))
@@ -173,12 +164,8 @@ class AddressNamer:
 
     def name(self, address: int, return_address: bool = True) -> Name:
         """Returns the name of an address. Callers that name many addresses keep the results
-        (`stacklist.frames`).
-
-        Args:
-            return_address: whether it is a return address; False for the address of an interrupted
-                instruction
-        """
+        (`stacklist.frames`). `return_address` says whether it is a return address; False for the address of
+        an interrupted instruction."""
         if address in _NO_ADDRESS:
             return _NO_ADDRESS[address]
         if return_address and address == self._no_return:

@@ -180,7 +180,6 @@ class RememberedModules:
 
 
 def _latest_first(ring: List[_Element]) -> List[Unloaded]:
-    """Returns the drivers in a ring."""
     known = [item for item in ring if item not in (None, _IMPOSSIBLE)]
     return [unloaded for _, unloaded in sorted(known, key=lambda item: item[0], reverse=True)]
 

@@ -146,8 +146,7 @@ class PageWitness:
 
     def status(self, rva: int) -> Status:
         """Returns the status of the code at an address: whether bytes on which a frame there depends come
-        from the file, and whether the page in memory differs from the file.
-        """
+        from the file, and whether the page in memory differs from the file."""
         reader, page = self._reader, rva - rva % PAGE_SIZE
         low = max(page, rva - _BEFORE)
         items: List[Union[StatusCode, StatusItem]] = []

@@ -101,11 +101,8 @@ class ObjectTraceLister:
 
 
 class _Refs:
-    """The table of traced objects.
-
-    Args:
-        stacks: address of the table of traces; 0 or None if there is none
-    """
+    """The table of traced objects. `stacks` is the address of the table of traces; 0 or None if there is
+    none."""
 
     def __init__(self, image: Image, stacks: Optional[int]) -> None:
         self._pointer_size = image.pointer_size
@@ -122,10 +119,7 @@ class _Refs:
 
     def events(self, table: int) -> Iterator[Listed]:
         """Yields the events of all objects, and a row for events that cannot be read or exceed the limit.
-
-        Args:
-            table: address of the array of chains; 0 if the kernel has none
-        """
+        `table` is the address of the array of chains; 0 if the kernel has none."""
         size = self._pointer_size
         extents = self._memory.load(table, objecttrace.OBJECT_BUCKETS * size)
         unreadable = 0

@@ -43,11 +43,8 @@ from .volatility import InputError, Path, Settings, construct
 
 
 class ProcessHeaps(NamedTuple):
-    """The heaps of one half of a process that record who allocates.
-
-    Attributes:
-        contents: heaps, and blocks by trace; its status says what is missing
-    """
+    """The heaps of one half of a process that record who allocates. `contents` has the heaps, and blocks by
+    trace; its status says what is missing."""
 
     space: AddressSpace
     contents: HeapContents
@@ -56,13 +53,9 @@ class ProcessHeaps(NamedTuple):
 class Opened:
     """An open image or dump. Addresses are canonical. PID 0 is the kernel.
 
-    An argument that selects (`pids`, `tids`, `kinds`, `checks`) selects all if it is empty.
-
-    Args:
-        fetch_symbols: whether Volatility may download symbols of modules
-
-    Attributes:
-        image: the image, for what this class does not list
+    An argument that selects (`pids`, `tids`, `kinds`, `checks`) selects all if it is empty. `fetch_symbols`
+    says whether Volatility may download symbols of modules. `image` is the image, for what this class does
+    not list.
     """
 
     def __init__(self, image: Image, fetch_symbols: bool = False) -> None:
@@ -112,20 +105,14 @@ class Opened:
         processors: bool = False,
     ) -> Iterator[StackRecord]:
         """Yields stacks, and a record without `counted` for those that cannot be read; see `StackFilter`.
-
-        Raises:
-            InputError: there is no such kind of stacks
-        """
+        Raises InputError if there is no such kind of stacks."""
         _check_words("kind of stacks", kinds, KINDS)
         chosen = StackFilter(kinds, pids, tids, carve, scan_stacks, scan_threads, processors)
         return StackCollector(self.symbolizer, self._frames).list_stacks(chosen)
 
     def locks(self, pids: Collection[int] = ()) -> Iterator[Listed]:
-        """Yields locks, and a Gap where locks may be missing. `recorded` names the creator's stack.
-
-        Raises:
-            InputError: the input is a small kernel dump, which has no locks
-        """
+        """Yields locks, and a Gap where locks may be missing. `recorded` names the creator's stack. Raises
+        InputError if the input is a small kernel dump, which has no locks."""
         self._check_records()
         return self.image.possible(self._list_locks(pids))
 
@@ -141,11 +128,8 @@ class Opened:
         return self.image.possible(lister.list_waits(tuple(pids)))
 
     def heaps(self, pids: Collection[int] = ()) -> Iterator[ProcessHeaps]:
-        """Yields the heaps, with each block, of the processes whose heaps record who allocates.
-
-        Raises:
-            InputError: the input is a small kernel dump, which has no heaps
-        """
+        """Yields the heaps, with each block, of the processes whose heaps record who allocates. Raises
+        InputError if the input is a small kernel dump, which has no heaps."""
         self._check_records()
         return self.image.possible(self._list_heaps(pids))
 
@@ -158,10 +142,7 @@ class Opened:
 
     def findings(self, checks: Collection[str] = (), pids: Collection[int] = ()) -> List[Outcome]:
         """Returns the findings, worst first, and an outcome without a finding for what could not be checked.
-
-        Raises:
-            InputError: there is no such check
-        """
+        Raises InputError if there is no such check."""
         _check_words("check", checks, CHECKS)
         found = Findings(self.symbolizer, checks, tuple(pids))
         for _ in found.examine():

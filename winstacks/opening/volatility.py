@@ -55,11 +55,8 @@ class Settings(NamedTuple):
     offline: bool = False
 
     def apply(self) -> None:
-        """Gives Volatility these settings, and the folder of this project's plugins.
-
-        Raises:
-            InputError: a folder is absent or cannot be made
-        """
+        """Gives Volatility these settings, and the folder of this project's plugins. Raises InputError if a
+        folder is absent or cannot be made."""
         for folder in self.symbol_dirs:
             if not os.path.isdir(folder):
                 raise InputError(f"There is no folder '{os.fspath(folder)}' with symbols")
@@ -90,14 +87,9 @@ def _put_first(package: types.ModuleType, folders: Sequence[str]) -> None:
 
 def construct(path: Path, options: Mapping[str, object]) -> interfaces.plugins.PluginInterface:
     """Returns windows.traces built on an image, or minidump.traces built on a dump of a process or crash.
-
-    Args:
-        options: values of options of the plugin, by name; empty values are left out
-
-    Raises:
-        InputError: Volatility finds no Windows kernel in the file, or cannot read it; or an option is for
-            dumps, and the file is an image
-    """
+    `options` are values of options of the plugin, by name; empty values are left out. Raises InputError if
+    Volatility finds no Windows kernel in the file, or cannot read it; or an option is for dumps, and the file
+    is an image."""
     framework.require_interface_version(2, 0, 0)
     if not os.path.isfile(path):
         raise InputError(f"There is no file '{os.fspath(path)}'")

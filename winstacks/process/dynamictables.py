@@ -16,11 +16,8 @@ from ..memory.image import AddressSpace, Image
 
 
 class DynamicTable(NamedTuple):
-    """A function table of x64.
-
-    Attributes:
-        base: canonical address to which the RVAs in the table are relative
-    """
+    """A function table of x64. `base` is the canonical address to which the RVAs in the table are
+    relative."""
 
     start: int
     end: int
@@ -39,7 +36,6 @@ class NoDynamicTables:
     """The provider of a kernel's image: it has no tables, so a walk through generated code is a guess."""
 
     def list_tables(self, space: AddressSpace) -> List[DynamicTable]:
-        """Returns an empty list."""
         return []
 
 

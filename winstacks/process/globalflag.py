@@ -13,11 +13,8 @@ _SIZE = 4
 
 
 def read(image: Image, space: AddressSpace) -> Optional[int]:
-    """Returns the NtGlobalFlag of an address space: the kernel's variable, or the member of a PEB.
-
-    Returns:
-        The flags; None if they cannot be read or the process has no PEB.
-    """
+    """Returns the NtGlobalFlag of an address space, the kernel's variable or the member of a PEB; None if it
+    cannot be read or the process has no PEB."""
     if space.kernel:
         return image.memory(space).number(image.require_symbol("NtGlobalFlag"), _SIZE)
     if not (space.peb and space.layer_name):

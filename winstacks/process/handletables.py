@@ -38,11 +38,8 @@ def handle_tables(image: Image) -> Optional[HandleTables]:
 
 
 class HandleTables:
-    """Reads handle tables. All addresses are canonical. Made as `image.service(HandleTables)`.
-
-    Raises:
-        MissingMemberError: the kernel's symbols do not describe the tables
-    """
+    """Reads handle tables. All addresses are canonical. Made as `image.service(HandleTables)`. Raises
+    MissingMemberError if the kernel's symbols do not describe the tables."""
 
     def __init__(self, image: Image) -> None:
         types = image.types
@@ -106,15 +103,9 @@ class HandleTables:
         return HandleTable(address, code, debug_info, self._memory.member(address, self._pid))
 
     def lookup(self, table: HandleTable, handle: int) -> Tuple[Optional[Entry], bool]:
-        """Looks a handle up.
-
-        Args:
-            handle: the handle as the process uses it; the bit that marks a kernel handle may be missing
-
-        Returns:
-            The entry, None if it is free; and False if the table cannot be read there, so that the entry is
-            unknown.
-        """
+        """Looks a handle up. Returns the entry, None if it is free; and False if the table cannot be read
+        there, so that the entry is unknown. `handle` is the handle as the process uses it; the bit that marks
+        a kernel handle may be missing."""
         decoder = self._decoder
         number = (handle & _KERNEL_HANDLE - 1) // handletable.HANDLE_STEP
         index, slot = divmod(number, decoder.per_page)

@@ -97,7 +97,6 @@ class KernelStacks:
         yield from self.find_segments(thread).found
 
     def find_segments(self, thread: Thread) -> StackSegments:
-        """Returns the segments of a thread's kernel stack."""
         values = (thread.stack_base, thread.stack_limit, thread.initial_stack, thread.kernel_stack)
         if None in values:
             return StackSegments(())
@@ -145,11 +144,8 @@ class KernelStacks:
         return step._replace(callback=callback, lost=None)
 
     def _by_control(self, segment: KernelStackSegment, expansion: bool) -> _Older:
-        """Returns the step by the control block of a segment.
-
-        Args:
-            expansion: whether the previous segment was left by an expansion, if the block does not say
-        """
+        """Returns the step by the control block of a segment. `expansion` says whether the previous segment
+        was left by an expansion, if the block does not say."""
         control = self._control
         if control is None or segment.initial + control.size > segment.base:
             return _NONE

@@ -65,11 +65,8 @@ class ObjectBlocks:
         self._creator_size, self._links = creator.size, creator.first_member("TypeList")
 
     def wrong(self, header: int, data: bytes, key: int) -> Tuple[str, ...]:
-        """Returns the members of an object's header that its pool block contradicts.
-
-        Args:
-            key: Key of the object's type, 0 if unknown
-        """
+        """Returns the members of an object's header that its pool block contradicts. `key` is the Key of the
+        object's type, 0 if unknown."""
         if self._tag is None or not key:
             return ()
         if self._mask is None:

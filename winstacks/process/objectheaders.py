@@ -44,10 +44,7 @@ _UNREADABLE = status(StatusCode.OBJECT_UNREADABLE)
 
 class ObjectNames:
     """Reads the names of objects. Objects of a type have no names if the symbols lack a needed member.
-
-    Args:
-        block_doubt: takes the address of a header; returns the members that its pool block contradicts
-    """
+    `block_doubt` takes the address of a header; returns the members that its pool block contradicts."""
 
     def __init__(self, image: Image, block_doubt: Callable[[int], Status]) -> None:
         self._types = image.types
@@ -59,11 +56,8 @@ class ObjectNames:
         self._name_offset = self._types[OBJECT_HEADER].first_member("NameInfoOffset")
 
     def name(self, kind: str, body: int, info_mask: Optional[int] = None) -> _Named:
-        """Returns the name of an object, and why it is missing.
-
-        Args:
-            info_mask: the header's InfoMask, None to read it
-        """
+        """Returns the name of an object, and why it is missing. `info_mask` is the header's InfoMask, None to
+        read it."""
         try:
             if kind == "Process":
                 name, why = self._process(body)

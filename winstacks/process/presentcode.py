@@ -136,10 +136,7 @@ class PresentCode:
         self, table: PageTable, layer: intel.Intel, view: Optional[SectionView], start: int, end: int
     ) -> Optional[int]:
         """Returns the private executable pages in a range that one page table maps; None if one is unsure.
-
-        Args:
-            view: the section that the range maps; None for private memory
-        """
+        `view` is the section that the range maps; None for private memory."""
         if table.data is None or not table.present or table.entry_size != _WIDE:
             return None
         pages, count = (end - start) // PAGE_SIZE, 0

@@ -93,12 +93,8 @@ def found_by(witness: str) -> Status:
 
 
 class ListedProcess(NamedTuple):
-    """A process.
-
-    Attributes:
-        status: the witness that found it, if it is not in the process list; and contradictions in its
-            structure
-    """
+    """A process. `status` names the witness that found it, if it is not in the process list, and
+    contradictions in its structure."""
 
     eprocess: int
     status: Status

@@ -118,12 +118,10 @@ class ImageSections:
         return addresses
 
     def table(self, layer: intel.Intel, address: int) -> PageTable:
-        """Returns the page table of a process that maps an address."""
         name = str(layer.name)
         return self._tables[name, address // self._spaces[name].span]
 
     def tables(self, layer: intel.Intel) -> pagetables.PageTables:
-        """Returns the page tables of a process."""
         return self._spaces[str(layer.name)]
 
     def entry(self, address: int, size: int) -> Optional[int]:
@@ -142,7 +140,6 @@ class ImageSections:
 
     @property
     def context(self) -> interfaces.context.ContextInterface:
-        """The image's context."""
         return self._image.context
 
     def _read_window(self, key: Tuple[Tuple[int, int, int], int, int]) -> Extents:
@@ -168,11 +165,8 @@ class ImageSections:
         return addresses
 
     def targets(self, key: Tuple[int, int, int]) -> array[int]:
-        """Returns where each prototype PTE of a view leads, whether or not the image has the page.
-
-        Returns:
-            Physical addresses; 0 for a page that is not in memory, UNREAD where the image lacks the entry.
-        """
+        """Returns where each prototype PTE of a view leads, whether or not the image has the page: physical
+        addresses; 0 for a page that is not in memory, UNREAD where the image lacks the entry."""
         prototypes, count, size = key
         addresses = array("Q", [UNREAD]) * count
         for start, data in self._memory.load(prototypes, count * size).runs:
@@ -197,11 +191,8 @@ class PageTable(NamedTuple):
 
 
 class SectionView:
-    """A section as a process maps it.
-
-    Args:
-        prototypes: canonical address of the prototype PTE of the first page
-    """
+    """A section as a process maps it. `prototypes` is the canonical address of the prototype PTE of the first
+    page."""
 
     __slots__ = ("_sections", "count", "entry_size", "prototypes", "start")
 
@@ -275,8 +266,7 @@ class SectionView:
         length: int,
     ) -> Iterator[Piece]:
         """Yields the present pieces of a range as `pagetables.mapping` does, with the section's pages in the
-        gaps.
-        """
+        gaps."""
         end = start
         tables = self._sections.tables(layer) if isinstance(layer, intel.Intel) else None
         for piece in pagetables.mapping(context, layer, start, length, tables):
@@ -340,11 +330,8 @@ class SectionView:
 
 
 class _SectionLayout:
-    """The members that lead from a VAD to the prototype PTEs of its section.
-
-    Raises:
-        MissingMemberError: the kernel's table lacks one of them
-    """
+    """The members that lead from a VAD to the prototype PTEs of its section. Raises MissingMemberError if the
+    kernel's table lacks one of them."""
 
     def __init__(self, image: Image) -> None:
         types = image.types

@@ -42,11 +42,8 @@ half."""
 
 
 class Spaces(Protocol):
-    """Lists the address spaces of an input.
-
-    Attributes:
-        status: contradiction in the list of processes: processes may be missing. Empty if there is none
-    """
+    """Lists the address spaces of an input. `status` is the contradiction in the list of processes: processes
+    may be missing. Empty if there is none."""
 
     @property
     def status(self) -> Status: ...
@@ -70,17 +67,15 @@ class AddressSpaces:
         pids: Optional[Collection[int]] = None,
         offset: Optional[int] = None,
     ) -> Iterator[AddressSpace]:
-        """Yields the kernel, then each process; a WoW64 process is followed by its 32-bit half.
+        """Yields the kernel, then each process; a WoW64 process is followed by its 32-bit half. If page
+        tables cannot be read, `status` of the space has the reason. If a process is not in the process list,
+        its `remark` has this, and the witness that found it. If the list is damaged, the kernel's `remark`
+        has this.
 
         Args:
             pids: process IDs to list, 0 for the kernel; all if None or empty
             offset: virtual or physical address of an _EPROCESS that no list holds; then only this process is
                 yielded
-
-        Yields:
-            The address spaces. If page tables cannot be read, `status` of the space has the reason. If a
-            process is not in the process list, its `remark` has this, and the witness that found it. If the
-            list is damaged, the kernel's `remark` has this.
         """
         return image.service(spaces).list_spaces(Choice(pids or (), offset))
 
@@ -375,10 +370,8 @@ class PageTableRoots:
         user half.
 
         NtTib.ExceptionList of a 64-bit TEB is 0; in a WoW64 process it is the address of the 32-bit TEB. The
-        32-bit TEB holds its own address and the IDs of process and thread.
-
-        Args:
-            wow64: whether the kernel marks the process as WoW64: then more than one thread is read
+        32-bit TEB holds its own address and the IDs of process and thread. `wow64` says whether the kernel
+        marks the process as WoW64: then more than one thread is read.
         """
         first, user = self._first, self._image.memory_of(layer_name, 8)
         if first is None:

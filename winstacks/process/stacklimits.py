@@ -80,12 +80,9 @@ class StackLimits:
         return claims
 
     def restore(self, values: Values) -> List[str]:
-        """Replaces the borders that contradict the others.
-
-        Returns:
-            The wrong members, by their names in `_KTHREAD`. Empty if all agree, if one is not in the image,
-            or if too few are left to decide which is wrong.
-        """
+        """Replaces the borders that contradict the others. Returns the wrong members, by their names in
+        `_KTHREAD`. Empty if all agree, if one is not in the image, or if too few are left to decide which is
+        wrong."""
         base, limit, initial, stack = (
             values[name] for name in ("stack_base", "stack_limit", "initial_stack", "kernel_stack")
         )

@@ -221,11 +221,8 @@ def user_thread(
     create_time: Optional[int] = None,
     status: Status = NOTHING,
 ) -> Thread:
-    """Returns a thread from an input without a kernel: members that only a kernel knows are None.
-
-    Args:
-        contexts: registers of the thread, of each machine the earliest first
-    """
+    """Returns a thread from an input without a kernel: members that only a kernel knows are None. `contexts`
+    are registers of the thread, of each machine the earliest first."""
     return Thread(
         ethread=0,
         space=space,

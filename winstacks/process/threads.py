@@ -107,11 +107,9 @@ class NoThreads:
     """Lists no threads: the provider of `threads` for an input without a kernel."""
 
     def list_threads(self, *_: object) -> Iterator[Thread]:
-        """Yields no thread."""
         return iter(())
 
     def list_idle(self) -> Iterator[Thread]:
-        """Yields no thread."""
         return iter(())
 
 
@@ -132,18 +130,15 @@ class Threads:
         tids: Optional[Collection[int]] = None,
         scan: bool = False,
     ) -> Iterator[Thread]:
-        """Yields threads, process by process.
+        """Yields threads, process by process. If one cannot be read or is not a thread, its `status` has
+        this. A damaged list ends with a row that has a `status` only. If the list of processes is damaged,
+        the status of the first row has this.
 
         Args:
             pids: process IDs to list; all if None or empty
             offset: address of an _EPROCESS that no list holds; then only its threads are listed
             tids: thread IDs to list; all if None or empty
             scan: whether to add threads that only a scan for their pool blocks finds
-
-        Yields:
-            The threads. If one cannot be read or is not a thread, its `status` has this. A damaged list ends
-            with a row that has a `status` only. If the list of processes is damaged, the status of the first
-            row has this.
 
         Raises:
             MissingMemberError: the kernel's symbols do not describe threads
@@ -163,11 +158,8 @@ class InterruptedThreadLists:
 
 
 class KernelThreads:
-    """Lists the threads of a kernel: the kernel's provider of `threads`.
-
-    Raises:
-        MissingMemberError: the kernel's symbols do not describe threads
-    """
+    """Lists the threads of a kernel: the kernel's provider of `threads`. Raises MissingMemberError if the
+    kernel's symbols do not describe threads."""
 
     def __init__(self, image: Image) -> None:
         thread, process = thread_type(image), process_type(image)

@@ -61,10 +61,7 @@ def contradicts(image: Image, space: AddressSpace, teb: int, tids: Collection[Op
     """Returns whether the memory at the TEB of a thread says that it is no TEB, or the TEB of another thread.
 
     A program may write to ClientId: RealClientId is a second witness. Neither a page that is not in the image
-    nor one of zeros says anything.
-
-    Args:
-        tids: IDs of the thread
+    nor one of zeros says anything. `tids` are the IDs of the thread.
     """
     if not space.layer_name:
         return False
@@ -90,10 +87,7 @@ def narrow_teb(image: Image, space: AddressSpace, teb: int) -> int:
 
     TEB.ExceptionList leads to it, and from Windows 10 on WowTebOffset, too; before, that member was spare.
     Wine sets ExceptionList in the first thread only. A TEB32 in memory holds its own address, and the ID of
-    the thread.
-
-    Args:
-        teb: canonical address of the TEB, 0 if it is unknown
+    the thread. `teb` is the canonical address of the TEB, 0 if it is unknown.
     """
     if not teb or not space.layer_name:
         return 0

@@ -28,11 +28,8 @@ _MOST_KEPT = 64
 
 
 def user_types(image: Image, space: AddressSpace) -> Structures:
-    """Returns the structures of user mode of one half of a process.
-
-    Args:
-        space: a half of a process; the kernel gets the structures of its bitness
-    """
+    """Returns the structures of user mode of one half of a process. `space` is a half of a process; the
+    kernel gets the structures of its bitness."""
     return image.service(UserTypes).types_of(space)
 
 

@@ -168,9 +168,7 @@ class _Tree:
 
     `_MMVAD` begins with the members of `_MMVAD_SHORT` (since 8.1 its member Core). In XP and 2003 the VAD
     points to the control area; since Vista it points to a Subsection, which points to the control area.
-
-    Raises:
-        MissingMemberError: the kernel's table lacks one of them
+    Raises MissingMemberError if the kernel's table lacks one of them.
     """
 
     def __init__(self, image: Image) -> None:

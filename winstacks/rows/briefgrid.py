@@ -165,11 +165,8 @@ class BriefGrid(RowGrid):
 def tree(
     columns: Columns, shown: Sequence[str], rows: Iterator[Row], plugin: str = ""
 ) -> interfaces.renderers.TreeGrid:
-    """Returns the grid of some columns, shortened where the pretty renderer prints it.
-
-    Args:
-        plugin: name of the plugin in TABLES; empty for none
-    """
+    """Returns the grid of some columns, shortened where the pretty renderer prints it. `plugin` is the name
+    of the plugin in TABLES; empty for none."""
     kinds = [(name, int if kind is Hex else kind) for name, kind in _named(columns, shown)]
     return BriefGrid(kinds, _picked(columns, shown, rows), _Page(shown, plugin))
 
@@ -197,11 +194,8 @@ class _Width(NamedTuple):
 
 
 class _Page:
-    """The cells of a grid of --brief, and how they share a line.
-
-    Args:
-        plugin: name of the plugin in TABLES; empty for none
-    """
+    """The cells of a grid of --brief, and how they share a line. `plugin` is the name of the plugin in
+    TABLES; empty for none."""
 
     def __init__(self, columns: Sequence[str], plugin: str) -> None:
         self._columns, self._plugin, self._stacks = columns, plugin, Stacks()
@@ -235,11 +229,8 @@ class _Page:
         return _whole(value)
 
     def fit(self, rows: Sequence[Row], width: int) -> List[int]:
-        """Divides a line among the columns, and returns the places of those that are shown.
-
-        Args:
-            width: characters of a line
-        """
+        """Divides a line among the columns, and returns the places of those that are shown. `width` counts
+        the characters of a line."""
         widths = {name: _Width(len(name), len(name)) for name in self._columns}
         valued = set(self._columns) if not rows else {_STATUS}
         for _, cells in rows:
@@ -269,7 +260,6 @@ class _Page:
         return [place for place, name in enumerate(self._columns) if name in kept]
 
     def _needs(self, columns: Sequence[str], widths: Dict[str, _Width]) -> Dict[str, int]:
-        """Returns the least width of each column."""
         least = {}
         for name in columns:
             word, text = widths[name]

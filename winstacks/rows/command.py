@@ -68,10 +68,8 @@ def _say_nothing(percent: float, text: Optional[str] = None) -> None:
 
 
 class Command(Generic[Step, Item]):
-    """The work of a plugin. A command fills in the methods from `steps` to `finish`.
-
-    Args:
-        plugin: the plugin that runs; the loop needs its `config` and `_progress_callback` only
+    """The work of a plugin. A command fills in the methods from `steps` to `finish`. `plugin` is the plugin
+    that runs; the loop needs its `config` and `_progress_callback` only.
 
     Attributes:
         key, unreadable: columns of entries, see EntryRows
@@ -108,11 +106,9 @@ class Command(Generic[Step, Item]):
 
     @cached_property
     def image(self) -> Image:
-        """The image that the plugin runs on. Plugins for other kinds of input open it here.
-
-        Raises:
-            RenderException: the machine is not supported, or the input cannot contain what the command lists
-        """
+        """The image that the plugin runs on. Plugins for other kinds of input open it here. Raises
+        RenderException if the machine is not supported, or the input cannot contain what the command
+        lists."""
         image = requested.open_image(self.plugin)
         if self.recorded and image.threads_only:
             raise exceptions.RenderException(NO_RECORDS)
@@ -120,11 +116,8 @@ class Command(Generic[Step, Item]):
 
     @cached_property
     def pids(self) -> Tuple[int, ...]:
-        """The IDs of the processes that --pid and --process select, 0 for the kernel; empty for all.
-
-        Raises:
-            RenderException: no process has the name that --process gives
-        """
+        """The IDs of the processes that --pid and --process select, 0 for the kernel; empty for all. Raises
+        RenderException if no process has the name that --process gives."""
         return self.requested.processes(lambda: self.image)
 
     @cached_property
@@ -152,7 +145,6 @@ class Command(Generic[Step, Item]):
         return EntryRows(self.grid, self.printer, self.key, self.unreadable, self.option("fold"))
 
     def option(self, name: str) -> bool:
-        """Returns whether a switch is given."""
         return bool(self.config.get(name, False))
 
     # The methods that a command fills in.
@@ -191,11 +183,7 @@ class Command(Generic[Step, Item]):
         return None
 
     def rows(self, item: Item, frames: Sequence[NamedFrame]) -> Iterator[Row]:
-        """Yields the rows of an item.
-
-        Args:
-            item: an item that is no gap, or a gap that is shown
-        """
+        """Yields the rows of an item. `item` is an item that is no gap, or a gap that is shown."""
         return self.entries.rows(self.entry(item), frames)
 
     def entry(self, item: Item) -> ShownEntry:

@@ -55,10 +55,8 @@ class WorkerPortion(NamedTuple):
 def workers_wanted(image: Image, asked: Optional[int]) -> int:
     """Returns how many workers are to read an image; 0: this process alone reads it.
 
-    A message says so if the user wants workers and cannot have them.
-
-    Args:
-        asked: the value of --workers, None without it
+    A message says so if the user wants workers and cannot have them. `asked` is the value of --workers, None
+    without it.
     """
     if asked is None and constants.PARALLELISM is constants.Parallelism.Multiprocessing:
         asked = 0
@@ -75,11 +73,8 @@ def workers_wanted(image: Image, asked: Optional[int]) -> int:
 
 
 class _Message(NamedTuple):
-    """A log record as a worker sends it.
-
-    Attributes:
-        unless_said: text that is logged instead if a process logged such a record before; empty for none
-    """
+    """A log record as a worker sends it. `unless_said` is the text that is logged instead if a process logged
+    such a record before; empty for none."""
 
     logger: str
     level: int
@@ -190,11 +185,8 @@ class Divided:
     def parts(
         self, portions: Sequence[WorkerPortion], workers: int, log: Log, progress: Callable[[int], None]
     ) -> Iterator[Iterable[Any]]:
-        """Yields what the portions sent, in their order.
-
-        Args:
-            progress: called with the number of each portion when it is its turn
-        """
+        """Yields what the portions sent, in their order. `progress` is called with the number of each portion
+        when it is its turn."""
         work = functools.partial(self._work, portions)
         count = min(workers, len(portions))
         divided = Workers(self._begin, work, count, memory_share(count), _RAISED)

@@ -74,7 +74,6 @@ def _build(stamp: int, checksum: int) -> Iterator[DumpEntry]:
 
 
 def unloaded_modules(dump: Minidump) -> Iterator[DumpEntry]:
-    """Yields the modules of UnloadedModuleListStream."""
     for number, module in enumerate(unloaded_module_list(dump)[0]):
         unnamed = status(StatusCode.FILE_NAME_UNREADABLE) if module.ModuleName is None else NOTHING
         name = text.cell(module.ModuleName or "")
@@ -162,11 +161,8 @@ def breakpad_assertion(dump: Minidump) -> Iterator[DumpEntry]:
 
 
 class Listing(NamedTuple):
-    """The entries of a stream.
-
-    Attributes:
-        option: option of `minidump.info` that shows them; empty if they are always shown
-    """
+    """The entries of a stream. `option` is the option of `minidump.info` that shows them; empty if they are
+    always shown."""
 
     option: str
     entries: Callable[[Minidump], Iterator[DumpEntry]]

@@ -14,11 +14,8 @@ GRID = Grid.for_plugin("info")
 
 
 class DumpEntry(NamedTuple):
-    """A row of `minidump.info`: its cells, which do not exist where they are None.
-
-    Attributes:
-        level: 0 for a stream, 1 for a member or an entry of its list, 2 for a member of an entry
-    """
+    """A row of `minidump.info`: its cells, which do not exist where they are None. `level` is 0 for a stream,
+    1 for a member or an entry of its list, 2 for a member of an entry."""
 
     level: int
     name: Optional[str]

@@ -87,11 +87,8 @@ def no_crash(dump: Minidump) -> str:
 
 
 class DumpEntries:
-    """Makes the entries of a dump.
-
-    Args:
-        options: the options of the lists that are shown (`dumplists.LISTINGS`)
-    """
+    """Makes the entries of a dump. `options` are the options of the lists that are shown
+    (`dumplists.LISTINGS`)."""
 
     def __init__(self, dump: Minidump, options: Container[str] = ()) -> None:
         self._dump = dump
@@ -106,7 +103,6 @@ class DumpEntries:
         yield DumpEntry(1, "Flags", dumpwords.minidump_type(dump.flags))
 
     def stream(self, stream: Stream) -> Iterator[DumpEntry]:
-        """Yields the entries of a stream."""
         size, rva = stream.Location
         members, row_status = self._members(stream)
         where = f"{size} bytes at {rva:#x}"

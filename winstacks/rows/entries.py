@@ -57,15 +57,13 @@ class ShownEntry(NamedTuple):
 
 
 class EntryRows:
-    """Makes the rows of entries.
+    """Makes the rows of entries. `key_of` is the function that returns the cells of a row that the rows of
+    frames have as well.
 
     Args:
         key: columns that the rows of frames have as well, besides PID, Process and Arch
         unreadable: columns in which None is a value that cannot be read; elsewhere it does not exist
         fold: whether the row of an entry holds its frames in the column Stack instead of frame rows
-
-    Attributes:
-        key_of: function that returns the cells of a row that the rows of frames have as well
     """
 
     def __init__(
@@ -100,10 +98,7 @@ class EntryRows:
         self, entry: ShownEntry, frames: Sequence[NamedFrame] = (), walked: Sequence[Frame] = ()
     ) -> Iterator[Row]:
         """Returns the row of an entry, the rows below it, and the rows of its frames, innermost first.
-
-        Args:
-            walked: the frames as a walk found them; empty for recorded ones
-        """
+        `walked` are the frames as a walk found them; empty for recorded ones."""
         row, printer = self.folded(entry, frames), self._printer
         cells = map(printer.walked, frames, walked) if walked else map(printer.__getitem__, frames)
         below = () if self._fold else cells

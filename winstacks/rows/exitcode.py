@@ -37,10 +37,8 @@ def report_lost_output() -> None:
 
     When the program `vol` is over, Python flushes standard output and ignores the error. Text that is longer
     than the buffer of the file is lost then, and the process ends with 0. With this, text goes into that
-    buffer at once: the renderer's own writing fails, or the rest stays there until `_check_output`.
-
-    Raises:
-        RenderException: standard output cannot take what was written before
+    buffer at once: the renderer's own writing fails, or the rest stays there until `_check_output`. Raises
+    RenderException if standard output cannot take what was written before.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         try:

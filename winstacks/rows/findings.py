@@ -186,22 +186,15 @@ def _symbol(image: Image, finding: Finding) -> Optional[str]:
 def chosen(
     plugin: interfaces.plugins.PluginInterface, option: str, choices: Collection[str]
 ) -> Tuple[str, ...]:
-    """Returns the words that the user gave to an option.
-
-    Raises:
-        RenderException: a word does not exist
-    """
+    """Returns the words that the user gave to an option. Raises RenderException if a word does not exist."""
     words = tuple(plugin.config.get(option) or ())
     check_words(option, words, choices)
     return words
 
 
 def severities(plugin: interfaces.plugins.PluginInterface) -> Tuple[str, ...]:
-    """Returns the severities that --severity selects: the named one and all above it.
-
-    Raises:
-        RenderException: the severity does not exist
-    """
+    """Returns the severities that --severity selects: the named one and all above it. Raises RenderException
+    if the severity does not exist."""
     least = plugin.config.get("severity")
     if least is None:
         return SEVERITIES
@@ -210,14 +203,8 @@ def severities(plugin: interfaces.plugins.PluginInterface) -> Tuple[str, ...]:
 
 
 def explained(name: str, plugin: interfaces.plugins.PluginInterface) -> interfaces.renderers.TreeGrid:
-    """Returns the grid that explains a check.
-
-    Args:
-        plugin: the plugin that explains it: one for images, or one for dumps. No input is read
-
-    Raises:
-        RenderException: the check does not exist
-    """
+    """Returns the grid that explains a check. `plugin` is the plugin that explains it: one for images, or one
+    for dumps. No input is read. Raises RenderException if the check does not exist."""
     check_words("explain", [name], CHECKS)
     columns = [("Finding", str), ("What", str), ("Explanation", str)]
     rows = _explanation(check_named(name), input_kind(plugin))

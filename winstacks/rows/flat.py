@@ -48,7 +48,6 @@ class FlatCommand(StackCommand):
 
     @cached_property
     def tables(self) -> FlatTables:
-        """Makes the rows of the flat tables."""
         return FlatTables(self.image)
 
     def items(self, step: StackRecord) -> Iterable[StackRecord]:
@@ -76,11 +75,8 @@ class FlatCommand(StackCommand):
 
     @cached_property
     def columns(self) -> Sequence[str]:
-        """The columns that --columns or --brief choose; empty for all.
-
-        Raises:
-            RenderException: --columns names a column that does not exist
-        """
+        """The columns that --columns or --brief choose; empty for all. Raises RenderException if --columns
+        names a column that does not exist."""
         return shown_columns(self.plugin, self.table)
 
     def run(self) -> interfaces.renderers.TreeGrid:
@@ -95,11 +91,8 @@ class FlatCommand(StackCommand):
 
 
 class WaitCommand(FlatCommand):
-    """The work of a plugin that lists the waits of threads.
-
-    Attributes:
-        listing_waits: whether the options ask for them
-    """
+    """The work of a plugin that lists the waits of threads. `listing_waits` says whether the options ask for
+    them."""
 
     listing_waits = True
 
@@ -138,7 +131,6 @@ class FlatCells:
         self._stack = [place for place, column in enumerate(columns) if column.name == "Stack"]
 
     def row(self, values: Values) -> Row:
-        """Returns a row of the grid."""
         return 0, tuple(self._cells(values, 0))
 
     def _cells(self, values: Values, first: int) -> List[object]:
@@ -197,7 +189,6 @@ class FlatDump:
         self._rows = dict.fromkeys(FLAT, 0)
 
     def add(self, stack: StackRecord) -> None:
-        """Writes a stack and its frames."""
         self._write("traces", [json_line(TRACES, self._tables.trace(stack))])
         self._write("traceframes", self._tables.frame_lines(stack))
 

@@ -28,11 +28,8 @@ FrameCells = Tuple[object, object, object, object, str]
 
 
 class FramePrinter(Memo[NamedFrame, FrameCells]):
-    """The cells of frames; each frame's are made once: `printer[frame]`.
-
-    Args:
-        machine: machine whose form of addresses the column Address shows
-    """
+    """The cells of frames; each frame's are made once: `printer[frame]`. `machine` is the machine whose form
+    of addresses the column Address shows."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(self._print, MAX_FRAMES)
@@ -54,12 +51,10 @@ class FramePrinter(Memo[NamedFrame, FrameCells]):
         return (*cells[:-1], text(status(frame.name.status, *(words or (StatusCode.UNSURE,)))))
 
     def walked(self, frame: NamedFrame, found: Frame) -> FrameCells:
-        """Returns the cells of a frame as a walk found it."""
         return self[frame] if found.sure else self.guess(frame)
 
 
 def unbacked(frames: Collection[NamedFrame]) -> object:
-    """Returns the cell Unbacked of a stack."""
     return or_unreadable(count_unbacked(frames)) if frames else NOT_APPLICABLE
 
 

@@ -17,11 +17,8 @@ GRID = Grid.for_plugin("tracegraph")
 
 
 def tree(plugin: interfaces.plugins.PluginInterface, rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
-    """Returns the grid of the files that the plugin writes.
-
-    Raises:
-        RenderException: no file can be written
-    """
+    """Returns the grid of the files that the plugin writes. Raises RenderException if no file can be
+    written."""
     check_folder(plugin)
     return GRID.tree(rows)
 

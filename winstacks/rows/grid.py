@@ -60,11 +60,7 @@ def typed(columns: Iterable[Column]) -> List[Tuple[str, type]]:
 
 
 def grid_of(columns: Columns, rows: Iterator[Row], level: bool = False) -> interfaces.renderers.TreeGrid:
-    """Returns the grid of rows.
-
-    Args:
-        level: whether it is known that no row is below another
-    """
+    """Returns the grid of rows. `level` says whether it is known that no row is below another."""
     grid = RowGrid(list(columns), rows)
     grid.level = level
     return grid
@@ -90,11 +86,8 @@ class Grid:
         return cls(*(column.name for column in TABLES[plugin]), plugin=plugin)
 
     def maker(self, *names: str) -> Callable[..., Cells]:
-        """Returns a function that makes a row from the cells of the named columns, in their order.
-
-        Raises:
-            ValueError: a column does not exist or is named twice
-        """
+        """Returns a function that makes a row from the cells of the named columns, in their order. Raises
+        ValueError if a column does not exist or is named twice."""
         return self._compiled(tuple(self._places(names).values()), f"return {self._code(names)}")
 
     def value_maker(
@@ -128,10 +121,7 @@ class Grid:
         frame: Address, Symbol, Source, Backing and Status. The column Frame numbers the frames.
 
         A listing may have two hundred thousand of these rows. For speed the compiled code builds each row as
-        one tuple without a function call.
-
-        Raises:
-            ValueError: a column does not exist or is named twice
+        one tuple without a function call. Raises ValueError if a column does not exist or is named twice.
         """
         own = ("Address", "Symbol", "Source", "Backing", "Status")
         places = self._places((*names, "Frame", *own))

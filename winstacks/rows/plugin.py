@@ -32,11 +32,8 @@ _ASKING = ("brief", "fold", *(option for ways in BRIEF_WITH.values() for option 
 
 
 def begin(plugin: interfaces.plugins.PluginInterface) -> None:
-    """Prepares the process for a plugin that the command line runs; does nothing in other programs.
-
-    Raises:
-        RenderException: standard output cannot be written
-    """
+    """Prepares the process for a plugin that the command line runs; does nothing in other programs. Raises
+    RenderException if standard output cannot be written."""
     if _of_command_line(getattr(plugin, "open", None)):
         # Handlers run in reverse order at the exit: the one for the output may write a message.
         keep_exit_code()
@@ -52,14 +49,9 @@ def tree(
     plugin: interfaces.plugins.PluginInterface, grid: Grid, rows: Iterator[Row], tables: bool = True
 ) -> interfaces.renderers.TreeGrid:
     """Returns the grid that a plugin's `run` returns: all columns, or the columns of --columns or --brief.
-
-    Args:
-        tables: whether the rows need this project's symbol tables
-
-    Raises:
-        RenderException: an option has an invalid value, one of this project's symbol tables is missing, or no
-            file can be written. Volatility prints its text and ends with 1
-    """
+    `tables` says whether the rows need this project's symbol tables. Raises RenderException if an option has
+    an invalid value, one of this project's symbol tables is missing, or no file can be written. Volatility
+    prints its text and ends with 1."""
     requested.check(plugin)
     columns = shown_columns(plugin, grid.plugin)
     if tables:
@@ -70,11 +62,8 @@ def tree(
 
 
 def shown_columns(plugin: interfaces.plugins.PluginInterface, table: str) -> Sequence[str]:
-    """Returns the columns that --columns names, or else the columns of --brief; empty for all.
-
-    Raises:
-        RenderException: --columns names a column that the plugin lacks
-    """
+    """Returns the columns that --columns names, or else the columns of --brief; empty for all. Raises
+    RenderException if --columns names a column that the plugin lacks."""
     try:
         named = [
             column_named(table, name)
@@ -94,11 +83,7 @@ def columns_tree(
     rows: Iterator[Row],
     table: str,
 ) -> interfaces.renderers.TreeGrid:
-    """Returns the grid of some columns.
-
-    Args:
-        shown: names of the columns to show; empty for all
-    """
+    """Returns the grid of some columns. `shown` names the columns to show; empty for all."""
     brief = plugin.config.get("brief", False)
     if not brief and not shown:
         return grid_of(columns, rows, level=table in FLAT)
@@ -116,10 +101,8 @@ class OutputFile:
     """A file in the user's output folder.
 
     If it cannot be written, the log gives its path and the reason, no part of it remains, and `vol` ends with
-    1 after the last row. No part of it remains either if the file is never closed.
-
-    Args:
-        name: preferred name; Volatility adds a number if the name is taken
+    1 after the last row. No part of it remains either if the file is never closed. `name` is the preferred
+    name; Volatility adds a number if the name is taken.
     """
 
     def __init__(self, plugin: interfaces.plugins.PluginInterface, name: str) -> None:
@@ -170,17 +153,13 @@ class OutputFile:
         return self._file is not None
 
     def discard(self) -> None:
-        """Removes the file."""
         broken, self._file = self._file, None
         if broken is not None:
             self._unfinished()
 
     def close(self) -> str:
-        """Closes the file.
-
-        Returns:
-            The cell for `File output`: the final name of the file, or that it cannot be written.
-        """
+        """Closes the file. Returns the cell for `File output`: the final name of the file, or that it cannot
+        be written."""
         named = FAILED
         if self._file is not None:
             with self._reporting():
@@ -204,7 +183,6 @@ class OutputFile:
 
 
 def _remove(broken: interfaces.plugins.FileHandlerInterface) -> None:
-    """Closes a file and removes it."""
     final = getattr(broken, FINAL_NAME, None)
     with contextlib.suppress(OSError):
         # The disk was full: truncation makes room for the data still in memory, so that the file can be
@@ -227,11 +205,8 @@ def _folder(handler: Any) -> str:
 
 
 def write_file(plugin: interfaces.plugins.PluginInterface, name: str, pieces: Iterable[bytes]) -> str:
-    """Writes a file into the user's output folder.
-
-    Returns:
-        The cell for `File output`: the final name of the file, or that it cannot be written.
-    """
+    """Writes a file into the user's output folder. Returns the cell for `File output`: the final name of the
+    file, or that it cannot be written."""
     file = OutputFile(plugin, name)
     for piece in pieces:
         if not file.write(piece):

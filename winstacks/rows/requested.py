@@ -88,11 +88,8 @@ def input_kind(plugin: interfaces.plugins.PluginInterface) -> str:
 
 
 def open_image(plugin: interfaces.plugins.PluginInterface) -> Image:
-    """Returns the image that a plugin runs on: a kernel's memory, or the dump of a process.
-
-    Raises:
-        RenderException: the machine is not supported, or the input is of another system than Windows
-    """
+    """Returns the image that a plugin runs on: a kernel's memory, or the dump of a process. Raises
+    RenderException if the machine is not supported, or the input is of another system than Windows."""
     dump = plugin.config.get(DUMP, None)
     try:
         if dump is not None:
@@ -136,11 +133,8 @@ UNREAD = "No result, but some data could not be read: the column Status and the 
 
 
 class RequestedIds:
-    """The IDs that the options of a plugin name, and which of them exist.
-
-    Args:
-        kernel: whether PID 0 stands for the kernel
-    """
+    """The IDs that the options of a plugin name, and which of them exist. `kernel` says whether PID 0 stands
+    for the kernel."""
 
     def __init__(self, config: interfaces.configuration.HierarchicalDict, kernel: bool) -> None:
         self._config = config
@@ -152,13 +146,8 @@ class RequestedIds:
     def processes(self, image: Callable[[], Image]) -> Tuple[int, ...]:
         """Returns the IDs of the processes that --pid and --process select, 0 for the kernel; empty for all.
 
-        `unnamed` says which names no process has.
-
-        Args:
-            image: opens the image, which --process needs
-
-        Raises:
-            RenderException: no process has a name that --process gives, and --pid is not used
+        `unnamed` says which names no process has. `image` opens the image, which --process needs. Raises
+        RenderException if no process has a name that --process gives, and --pid is not used.
         """
         ids, globs = self.requested_ids("pid"), self._config.get("process") or ()
         if not globs:
@@ -225,10 +214,7 @@ class RequestedIds:
 
     def nothing_passes(self, things: str, wider: str, nearest: Sequence[str] = ()) -> str:
         """Returns the sentence that the options leave out everything; empty if none of these options is used.
-
-        Args:
-            wider: the second glob that was tried for --find, empty for none
-        """
+        `wider` is the second glob that was tried for --find, empty for none."""
         used = []
         for name in _SELECTING:
             value = self._config.get(name)

@@ -43,11 +43,7 @@ _SIZES = {
 
 
 class SmallDumpEntries:
-    """Makes the entries.
-
-    Args:
-        crash: the crash and its stack, None without a bug check
-    """
+    """Makes the entries. `crash` is the crash and its stack, None without a bug check."""
 
     def __init__(self, image: Image, dump: TriageDump, crash: Optional[Crash] = None) -> None:
         self._image = image
@@ -55,7 +51,6 @@ class SmallDumpEntries:
         self._crash = crash
 
     def entries(self) -> Iterator[DumpEntry]:
-        """Yields all entries."""
         dump = self._dump
         header = dump.header
         ranges, row_status = smalldump.memory(dump)
@@ -76,7 +71,6 @@ class SmallDumpEntries:
         yield from self._drivers()
 
     def _parts(self) -> List[Part]:
-        """Returns the parts of the dump."""
         sizes = {name: self._dump.member(member) for name, member in _SIZES.items()}
         parts = [self._dump.context, self._dump.exception]
         parts += [self._dump.part(name, sizes.get(name)) for name in _PARTS]
@@ -108,7 +102,6 @@ class SmallDumpEntries:
             )
 
     def _exception(self) -> Iterator[DumpEntry]:
-        """Yields the EXCEPTION_RECORD of the dump."""
         part = self._dump.exception
         record = exception_record(part.data, self._dump.header.wide)
         if record is None:

@@ -41,11 +41,8 @@ class StackCommand(Command[StackRecord, StackRecord]):
 
     @cached_property
     def stacks_wanted(self) -> StackFilter:
-        """The filter of stacks that the options describe.
-
-        Raises:
-            RenderException: --kinds names a kind that does not exist
-        """
+        """The filter of stacks that the options describe. Raises RenderException if --kinds names a kind that
+        does not exist."""
         kinds = tuple(self.config.get("kinds") or ())
         requested.check_words("kinds", kinds, KINDS)
         return StackFilter(
@@ -70,7 +67,6 @@ class StackCommand(Command[StackRecord, StackRecord]):
         return self._collector.portions(self.stacks_wanted, self.totals)
 
     def read(self, portion: Portion) -> Iterator[StackRecord]:
-        """Yields the stacks of a portion, and counts them."""
         return self._collector.stacks_of(portion, self.stacks_wanted, self.totals)
 
     def lost(self, portion: Portion) -> Iterator[StackRecord]:

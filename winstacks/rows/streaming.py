@@ -26,14 +26,9 @@ _Collected = Tuple[Dict[str, Any], List[Dict[str, Any]]]
 
 
 def visitor(grid: Any, function: Any, collected: Any) -> Optional[Visitor]:
-    """Returns the function that visits each row of a grid once, in place of a renderer's own.
-
-    Args:
-        collected: what the renderer passes to it at first
-
-    Returns:
-        None: the renderer comes back to rows, and the grid has to keep them.
-    """
+    """Returns the function that visits each row of a grid once, in place of a renderer's own; None: the
+    renderer comes back to rows, and the grid has to keep them. `collected` is what the renderer passes to it
+    at first."""
     module = getattr(function, "__module__", "")
     if module == _TEXT and getattr(function, "__qualname__", "").partition(".")[0] in _AT_ONCE:
         at_once: Visitor = function

@@ -110,7 +110,6 @@ class TrapRows:
         self._member = GRID.maker(*_STATE, "Member", "Value")
 
     def row(self, state: TrapState) -> Cells:
-        """Returns the row of a register state."""
         frame = self._frame(state)
         absent = _absent(state)
         registers = [_register(state, register, absent) for register in REGISTERS]

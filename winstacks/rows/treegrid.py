@@ -19,11 +19,7 @@ _Below = Iterator[Tuple["RowNode", Any]]
 
 
 class RowNode(renderers.TreeNode):
-    """A row of a grid.
-
-    Attributes:
-        path_depth: 1 for a top-level row
-    """
+    """A row of a grid. `path_depth` is 1 for a top-level row."""
 
     # Attributes instead of Volatility's properties, so that each row can have its own.
     values: List[Any] = []
@@ -72,10 +68,8 @@ class RowGrid(renderers.TreeGrid):
     """A grid of rows that accepts whatever Volatility's accepts.
 
     It keeps the rows, unless a renderer populates it that can print each while it is made (`streaming`): then
-    a row of the top level is gone when the next one comes, and one below it, too.
-
-    Attributes:
-        level: whether it is known that no row is below another
+    a row of the top level is gone when the next one comes, and one below it, too. `level` says whether it is
+    known that no row is below another.
     """
 
     level = False
@@ -111,7 +105,6 @@ class RowGrid(renderers.TreeGrid):
         return node
 
     def _find_children(self, node: Optional[interfaces.renderers.TreeNode]) -> _Below:
-        """Returns the rows below a row, each with the rows below it."""
         return _pairs(node.below if isinstance(node, RowNode) else self._children)
 
 

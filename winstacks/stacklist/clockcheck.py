@@ -38,7 +38,6 @@ class NewestTime:
         self.owner = ""
 
     def add_thread(self, thread: Thread) -> None:
-        """Adds the time at which a thread was created."""
         if self._is_newer(thread.create_time):
             self.time = thread.create_time
             tid = "unknown" if thread.tid is None else thread.tid
@@ -53,7 +52,6 @@ class NewestTime:
                     self.time, self.owner = time, f"process {space.pid_text} ({space.process}) {verb}"
 
     def add(self, other: NewestTime) -> None:
-        """Adds the newest time of others."""
         if self._is_newer(other.time):
             self.time, self.owner = other.time, other.owner
 

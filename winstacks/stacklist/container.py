@@ -39,11 +39,8 @@ _HOLES = 16 << 30
 
 @runtime_checkable
 class CutLayer(Protocol):
-    """A layer over a file that states which memory it holds.
-
-    Attributes:
-        bytes_behind_the_end: bytes of this memory behind the end of the file, which no segment has
-    """
+    """A layer over a file that states which memory it holds. `bytes_behind_the_end` counts the bytes of this
+    memory behind the end of the file, which no segment has."""
 
     bytes_behind_the_end: int
 

@@ -22,11 +22,7 @@ from .stack import StackRecord
 
 
 class BlamedDriver(NamedTuple):
-    """A driver on the stack of a crash.
-
-    Attributes:
-        number: number of its innermost frame
-    """
+    """A driver on the stack of a crash. `number` is the number of its innermost frame."""
 
     number: int
     frame: NamedFrame
@@ -91,11 +87,8 @@ class Crash(NamedTuple):
 
 
 def crash_of(facts: Input, stack: Optional[StackRecord]) -> Optional[Crash]:
-    """Returns the crash of an input, None if the input is of no crash.
-
-    Args:
-        stack: the stack that begins at the crash, None without one
-    """
+    """Returns the crash of an input, None if the input is of no crash. `stack` is the stack that begins at
+    the crash, None without one."""
     if facts.bug_check is not None:
         return Crash(True, facts.bug_check, facts.parameters, stack)
     if facts.exception is not None:

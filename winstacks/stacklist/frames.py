@@ -203,7 +203,6 @@ class NamedFrames:
         self._count = 0
 
     def __len__(self) -> int:
-        """Returns the number of stored frames."""
         return self._count
 
     def for_space(self, space: AddressSpace) -> SpaceFrames:
@@ -230,14 +229,12 @@ class NamedFrames:
 
 
 class SpaceFrames:
-    """Looks up the frames of one address space.
+    """Looks up the frames of one address space. `any_unbacked` says whether Unbacked counts, or may count,
+    any frame that was looked up so far.
 
     Args:
         facts: finds the facts about interrupted instructions, and those about return addresses
         grow: function that is called before a frame is stored
-
-    Attributes:
-        any_unbacked: whether Unbacked counts, or may count, any frame that was looked up so far
     """
 
     def __init__(self, names: AddressNamer, facts: Sequence[_Facts], grow: Callable[[], None]) -> None:
@@ -258,12 +255,8 @@ class SpaceFrames:
         return count
 
     def stack(self, addresses: Iterable[Optional[int]], freed: bool = False) -> List[NamedFrame]:
-        """Returns the frames of a stack, innermost first.
-
-        Args:
-            addresses: return addresses; None stands for an address overwritten in a freed trace, else for one
-                not in the image
-        """
+        """Returns the frames of a stack, innermost first. `addresses` are return addresses; None stands for
+        an address overwritten in a freed trace, else for one not in the image."""
         frames = list(map(self._returns.__getitem__, addresses))
         return [LINKED_OVER if frame is NOT_THERE else frame for frame in frames] if freed else frames
 

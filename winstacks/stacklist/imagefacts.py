@@ -83,11 +83,8 @@ class Totals:
         self._cut = False
 
     def count_kind(self, kind: str, here: bool, missing: int) -> None:
-        """Counts a stack of any kind that the image holds, or the stacks that are missing.
-
-        Args:
-            here: whether the image holds the stack
-        """
+        """Counts a stack of any kind that the image holds, or the stacks that are missing. `here` says
+        whether the image holds the stack."""
         self.known[kind] = self.known.get(kind, 0) + here + missing
         self.read[kind] = self.read.get(kind, 0) + here
 
@@ -108,7 +105,6 @@ class Totals:
                 self.absent[word] = self.absent.get(word, 0) + (item.number or 1)
 
     def stack(self, incomplete: bool) -> None:
-        """Counts a stack of a thread."""
         self.stacks += 1
         self.incomplete += incomplete
 
@@ -131,10 +127,7 @@ class Totals:
 
 class Warnings(logging.Handler):
     """Counts the warnings of Volatility and of this library while used as `with Warnings() as warnings`.
-
-    Attributes:
-        texts: texts of the warnings, each once, safe to print; at most MAX_WARNINGS
-    """
+    `texts` are texts of the warnings, each once, safe to print; at most MAX_WARNINGS."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -162,11 +155,7 @@ class Warnings(logging.Handler):
 
 
 class Identity(NamedTuple):
-    """The identity of an image.
-
-    Attributes:
-        status: which parts of the files could not be read
-    """
+    """The identity of an image. `status` says which parts of the files could not be read."""
 
     image_id: str
     files: List[ImageFile]
@@ -218,11 +207,8 @@ def identity(image: Image) -> Identity:
 
 
 def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = False) -> Facts:
-    """Returns the facts about an image, and the counts of a walk over it. Call this after the walk.
-
-    Args:
-        hashes: whether to read all files for their SHA-256
-    """
+    """Returns the facts about an image, and the counts of a walk over it. Call this after the walk. `hashes`
+    says whether to read all files for their SHA-256."""
     length = image.service(file_length)
     identity_facts, facts = image.service(identity), image.service(machine.machine_facts)
     kernel, input_facts = facts.kernel(), facts.input()
@@ -287,7 +273,6 @@ def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = Fals
 
 
 def _files(files: List[ImageFile], digests: List[Optional[str]]) -> str:
-    """Returns the value of the column Files."""
     listed = zip(files, digests)
     return jsoncells.files_text(
         [jsoncells.FileCell(file.shown, file.size, digest) for file, digest in listed]

@@ -30,11 +30,8 @@ from .threadwaits import symbol_of, wait_status
 
 
 class Waiter(NamedTuple):
-    """A thread that waits for a lock.
-
-    Attributes:
-        awaited: which of the things for which the thread waits is the lock
-    """
+    """A thread that waits for a lock. `awaited` says which of the things for which the thread waits is the
+    lock."""
 
     wait: ThreadWait
     awaited: Awaited
@@ -42,11 +39,7 @@ class Waiter(NamedTuple):
 
 
 class LockWaiters:
-    """Finds the waiting threads.
-
-    Args:
-        pids: the processes that are listed, 0 for the kernel; all if empty
-    """
+    """Finds the waiting threads. `pids` are the processes that are listed, 0 for the kernel; all if empty."""
 
     def __init__(
         self, symbolizer: Symbolizer, frames: NamedFrames, lister: LockLister, pids: Sequence[int] = ()
@@ -98,10 +91,8 @@ class LockWaiters:
     def deadlocks(self, found: Sequence[Waiter]) -> Iterator[Tuple[str, Status]]:
         """Yields sentence and status of each deadlock in which threads wait for a lock.
 
-        A deadlock comes once: for the first of its locks.
-
-        Args:
-            found: the waiting threads that `of_lock` returned
+        A deadlock comes once: for the first of its locks. `found` are the waiting threads that `of_lock`
+        returned.
         """
         deadlock_of = self._chains.deadlock_of if found else {}
         keys = (key_of(waiter.wait) for waiter in found)
@@ -115,11 +106,9 @@ class LockWaiters:
         """Returns why threads that wait for a lock are missing, or only inferred: the statuses of the stacks
         that were lost, and contradictions of the table of wait blocks.
 
-        A lock of the kernel may have waiters in any process, and few stacks show for which lock they wait:
-        no status of a stack explains why one is missing.
-
-        Args:
-            found: the waiting threads that `of_lock` returned
+        A lock of the kernel may have waiters in any process, and few stacks show for which lock they wait: no
+        status of a stack explains why one is missing. `found` are the waiting threads that `of_lock`
+        returned.
         """
         if lock.address is None or lock.space.kernel or not lock.waiters:
             return NOTHING

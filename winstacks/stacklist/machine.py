@@ -188,7 +188,6 @@ class KernelFacts:
 
 
 def clock(image: Image) -> Clock:
-    """Returns the kernel's clock."""
     shared = _SharedData(image)
     now, up, bias = (shared.time(name) for name in ("SystemTime", "InterruptTime", "TimeZoneBias"))
     wrong = list(shared.torn)
@@ -246,11 +245,8 @@ def computer_name(image: Image, spaces: Iterable[AddressSpace]) -> ComputerName:
 
 
 class _SharedData:
-    """KUSER_SHARED_DATA, the page that the kernel shares with every process.
-
-    Attributes:
-        torn: names of the times that were being written during the acquisition
-    """
+    """KUSER_SHARED_DATA, the page that the kernel shares with every process. `torn` names the times that were
+    being written during the acquisition."""
 
     def __init__(self, image: Image) -> None:
         self.unreadable = False

@@ -72,7 +72,6 @@ class ModuleIdentities:
         self.lists = image.service(module_lists)
 
     def for_space(self, names: AddressNamer) -> SpaceModules:
-        """Returns the modules of an address space."""
         return SpaceModules(self, names)
 
     @functools.cached_property
@@ -83,11 +82,8 @@ class ModuleIdentities:
         return {entry.base: (kernel, entry) for entry in listed}
 
     def of_section(self, vad: Region) -> Optional[_Build]:
-        """Returns stamp and size from an image section's headers, which no process can write, or None.
-
-        Args:
-            vad: the mapping of the section's beginning
-        """
+        """Returns stamp and size from an image section's headers, which no process can write, or None. `vad`
+        is the mapping of the section's beginning."""
         view = self._sections.section_of(vad)
         if view is None:
             return None
@@ -138,7 +134,6 @@ class SpaceModules:
         self._known: Dict[int, ModuleIdentity] = {}
 
     def module(self, known: KnownModule) -> ModuleIdentity:
-        """Returns the identity of a module's build."""
         base = known.module.base
         if base not in self._known:
             self._known[base] = self._identify(known)

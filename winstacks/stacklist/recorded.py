@@ -48,8 +48,7 @@ _MOST = (1 << 63) - 1
 
 class RecordedStacks:
     """Lists the recorded stacks of an image. What a list needs is made when it is first asked for: a missing
-    symbol costs only its own stacks.
-    """
+    symbol costs only its own stacks."""
 
     def __init__(self, symbolizer: Symbolizer, frames: NamedFrames) -> None:
         self._image = image = symbolizer.image
@@ -68,11 +67,8 @@ class RecordedStacks:
     def of_databases(
         self, kinds: Collection[str], carve: bool, space: AddressSpace, totals: Totals
     ) -> Iterator[StackRecord]:
-        """Yields the traces of databases and trace logs, and rows for those that cannot be read.
-
-        Args:
-            carve: whether to add freed and orphan entries, and databases to which no pointer leads
-        """
+        """Yields the traces of databases and trace logs, and rows for those that cannot be read. `carve` says
+        whether to add freed and orphan entries, and databases to which no pointer leads."""
         distinct = Distinct()
         search_result = self._databases.search(space, carve)
         flags = globalflag.read(self._image, space)

@@ -270,11 +270,8 @@ class StackFilter(NamedTuple):
 
 
 class Distinct:
-    """Makes TraceIds, and numbers the few stacks with equal ones, so that no two keys are equal.
-
-    Args:
-        time: number of times that the owner of the stacks has been met, including this one
-    """
+    """Makes TraceIds, and numbers the few stacks with equal ones, so that no two keys are equal. `time` is
+    the number of times that the owner of the stacks has been met, including this one."""
 
     def __init__(self, time: int = 1) -> None:
         self._seen: Dict[str, int] = {}
@@ -287,11 +284,8 @@ class Distinct:
         return trace_id if count == 1 else f"{trace_id}~{count}"
 
     def gap(self, kind: str, space: AddressSpace, gap_status: Status, owner: int = 0, *numbers: int) -> str:
-        """Returns a TraceId for a row without a stack; `key` has the other arguments.
-
-        Args:
-            gap_status: status of the row: its words become the piece, its numbers come last
-        """
+        """Returns a TraceId for a row without a stack; `key` has the other arguments. `gap_status` is the
+        status of the row: its words become the piece, its numbers come last."""
         row_status = status(*(item for item in gap_status if item not in space.remark)) or gap_status
         said_numbers = (item.number for item in row_status if item.number is not None)
         return self.key(kind, space, owner, _piece(row_status), *numbers, *said_numbers)
@@ -313,9 +307,6 @@ def _piece(gap_status: Status) -> str:
 def gap(
     kind: str, key: str, space: AddressSpace, gap_status: Status, owner: Optional[int] = None
 ) -> StackRecord:
-    """Returns a row for stacks that cannot be listed: it has no Count.
-
-    Args:
-        owner: address of their owner, None if unknown
-    """
+    """Returns a row for stacks that cannot be listed: it has no Count. `owner` is the address of their owner,
+    None if unknown."""
     return StackRecord(kind, key, space, owner, None, (), gap_status)

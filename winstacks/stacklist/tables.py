@@ -97,11 +97,8 @@ class FlatTables:
             yield (*key, number, *self.frame(stack.frames[number], walked))
 
     def frame(self, frame: NamedFrame, walked: Optional[Frame] = None) -> Values:
-        """Returns the columns after Frame.
-
-        Args:
-            walked: how the walk found the frame; None for a recorded stack
-        """
+        """Returns the columns after Frame. `walked` is how the walk found the frame; None for a recorded
+        stack."""
         name, details = frame.name, frame.details
         return (
             _hexadecimal(frame.address),

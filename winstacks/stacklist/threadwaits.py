@@ -151,12 +151,8 @@ class ThreadWaits:
         return Chains(self._processes, *self._selected)
 
     def rows(self, tids: Collection[int] = ()) -> Iterator[WaitRow]:
-        """Yields the rows: deadlocks, then the waiting threads in the order of the input.
-
-        Args:
-            tids: the threads whose rows are shown, with the deadlocks to which their chains lead; all if
-                empty
-        """
+        """Yields the rows: deadlocks, then the waiting threads in the order of the input. `tids` are the
+        threads whose rows are shown, with the deadlocks to which their chains lead; all if empty."""
         chains = self.chains
         shown = [each for each in self._shown if not tids or each.wait.thread.tid in tids]
         reached = set().union(*(chains.reached(each.wait) for each in shown)) if tids else set(chains.waits)

@@ -216,7 +216,6 @@ class StackCollector:
     def _counted(
         stacks: Iterator[StackRecord], stack_filter: StackFilter, totals: Totals
     ) -> Iterator[StackRecord]:
-        """Counts the requested stacks of a thread."""
         for stack in stacks:
             if stack_filter.takes(stack) and stack.counted is not None:
                 totals.stack(stack.incomplete)
@@ -271,11 +270,8 @@ class ThreadStacks:
             yield from self._image.service(threads).list_idle()
 
     def thread_stacks(self, thread: Thread, scan: bool = False) -> Iterator[StackRecord]:
-        """Yields the stacks of a thread.
-
-        Args:
-            scan: whether to add the stacks from trap frames found only by a scan of the kernel stacks
-        """
+        """Yields the stacks of a thread. `scan` says whether to add the stacks from trap frames found only by
+        a scan of the kernel stacks."""
         walked: List[Tuple[CallStack, str]] = []
         if thread.unusable and not thread.ethread:
             yield from self._gaps(thread, *((KERNEL,) if self._image.kernel_stacks else ()))
@@ -296,11 +292,8 @@ class ThreadStacks:
             yield record._replace(status=status(record.status, StatusCode.STALE))
 
     def _gaps(self, thread: Thread, *kinds: str) -> Iterator[StackRecord]:
-        """Yields rows for the stacks of a thread, or of several threads, that cannot be read.
-
-        Args:
-            kinds: kinds of stacks to report in addition to user-mode stacks
-        """
+        """Yields rows for the stacks of a thread, or of several threads, that cannot be read. `kinds` are
+        kinds of stacks to report in addition to user-mode stacks."""
         space = thread.space
         halves = [(USER, space)] if space.pid != SYSTEM_PID else []
         if space.kernel and self._image.machine is Machine.AMD64:

@@ -70,5 +70,4 @@ class CpuArm64(Cpu[RegistersArm64]):
         return None
 
     def saved_registers(self, state: TrapState) -> Optional[RegistersArm64]:
-        """Returns the registers that a trap frame holds."""
         return self.registers(state)

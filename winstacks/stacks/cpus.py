@@ -60,16 +60,14 @@ NO_TRAPS: KnownTrapFrames = {}
 
 
 class WalkContext:
-    """One address space, as the walks in it see it.
+    """One address space, as the walks in it see it. `sites` and `arm64_sites` have results of x64 and of
+    ARM64 walks for return addresses in the address space.
 
     Args:
         may_execute: returns whether an address outside all modules may be code
         own_copy: returns whether the process has changed the module code at an address
         budget: number of 32-bit instructions that may be followed in the image
         refused: addresses at which the processor refused to execute
-
-    Attributes:
-        sites, arm64_sites: results of x64 and of ARM64 walks for return addresses in the address space
     """
 
     def __init__(
@@ -105,11 +103,8 @@ class WalkContext:
 
 
 class WalkStart(Generic[R]):
-    """A register state to walk from.
-
-    Args:
-        interrupted: whether execution stopped at `ip`; False: `ip` is a return address
-    """
+    """A register state to walk from. `interrupted` says whether execution stopped at `ip`; False: `ip` is a
+    return address."""
 
     def __init__(self, cpu: Cpu[R], registers: R, interrupted: bool) -> None:
         self.cpu: Cpu[R] = cpu
@@ -119,11 +114,8 @@ class WalkStart(Generic[R]):
     def walk(
         self, walk_context: WalkContext, stacks: List[Range], traps: KnownTrapFrames, budget: WalkBudget
     ) -> StackWalk:
-        """Walks from this state; see `StackWalkers.walk`.
-
-        Args:
-            budget: of all walks; the caller counts the frames
-        """
+        """Walks from this state; see `StackWalkers.walk`. `budget` is for all walks; the caller counts the
+        frames."""
         walker = self.cpu.walker(walk_context, traps)
         walker.share(budget)
         walker.refused = walk_context.refused
@@ -165,25 +157,19 @@ class Cpu(abc.ABC, Generic[R]):
     @abc.abstractmethod
     def switched_out(self, memory: Memory, kernel_stack: int, ethread: int = 0) -> Iterator[WalkStart[R]]:
         """Yields the states in which a thread that is not running may continue. The right one has its `ip` in
-        the kernel's code.
-
-        Args:
-            ethread: address of the _ETHREAD, which has the switch frame on ARM64
-        """
+        the kernel's code. `ethread` is the address of the _ETHREAD, which has the switch frame on ARM64."""
 
     @abc.abstractmethod
     def callback_return(
         self, walk_context: WalkContext, segments: Sequence[KernelStackSegment], callee: int
     ) -> Optional[WalkStart[R]]:
-        """Returns the kernel state to which a callback to user mode will return.
+        """Returns the kernel state to which a callback to user mode will return; None if the memory there is
+        not recognised as the frame of a callback.
 
         Args:
             segments: stack segments that the thread left; KernelStack of the first leads to the callback's
                 frame
             callee: address of KiCallUserMode, 0 if unknown
-
-        Returns:
-            None if the memory there is not recognised as the frame of a callback.
         """
 
     def merge_nonvolatile(self, registers: R, border: UserTransition) -> R:

@@ -101,10 +101,8 @@ class KernelWalks:
         """Yields the pieces of a thread's kernel stack, the newest first.
 
         Each callback to user mode begins a piece, and so does each stack expansion. If a piece exists but
-        cannot be found, a piece without frames has the reason in its status.
-
-        Args:
-            states: trap frames of the thread, as far as they are known
+        cannot be found, a piece without frames has the reason in its status. `states` are trap frames of the
+        thread, as far as they are known.
         """
         kernel_stacks = self._stacks.find_segments(thread)
         segments = kernel_stacks.found
@@ -158,7 +156,6 @@ class KernelWalks:
         segments: Sequence[KernelStackSegment],
         traps: KnownTrapFrames,
     ) -> KernelWalk:
-        """Walks the frames of one depth, on one segment or on several."""
         # If an older depth lies above on the same memory, the newer one ends at its own InitialStack.
         shared = {older.base for newer, older in zip(segments, segments[1:]) if older.base == newer.base}
         stacks = [

@@ -84,18 +84,15 @@ class StackLister:
         """Yields the stacks of threads: for each thread its kernel part, its user part, its 32-bit part.
 
         If callbacks have not returned, the older parts follow in the same order, the newest first. A part on
-        an expanded stack comes before the part from which the kernel expanded it.
-
-        Yields:
-            The stacks. A stack that could not be walked to its end has a `status`, and the frames up to the
-            break, perhaps none. Threads without a user half have no user part.
+        an expanded stack comes before the part from which the kernel expanded it. Yields the stacks. A stack
+        that could not be walked to its end has a `status`, and the frames up to the break, perhaps none.
+        Threads without a user half have no user part.
         """
         finder = cls(image, symbolizer)
         for thread in Threads.list_threads(image, pids, offset, tids):
             yield from finder.thread_stacks(thread)
 
     def thread_stacks(self, thread: Thread) -> Iterator[CallStack]:
-        """Yields the stacks of one thread."""
         if thread.unusable:
             yield CallStack(thread, self._part_of_none, thread.space, (), thread.status)
             return
@@ -149,10 +146,8 @@ class StackLister:
 
         Such stacks are usually of past events: a walk passes every trap frame that is still in use. Later
         calls may have overwritten the callers, so that only the interrupted code is certain. Measured on
-        ReactOS: the rest of one stack followed upon another.
-
-        Yields:
-            The address of the trap frame, and the stack of the code that it interrupted.
+        ReactOS: the rest of one stack followed upon another. Yields the address of the trap frame, and the
+        stack of the code that it interrupted.
         """
         if thread.unusable or thread.of_user_mode:
             return

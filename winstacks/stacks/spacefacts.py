@@ -88,11 +88,8 @@ class SpaceFacts:
         return region is not None and "EXECUTE" in region.protection_name
 
     def find_stack(self, sp: int) -> Optional[Tuple[int, int]]:
-        """Returns the limits of the private memory that holds an address, as a stack of the program's own.
-
-        Returns:
-            None if the address is in no private region, or code runs in the region.
-        """
+        """Returns the limits of the private memory that holds an address, as a stack of the program's own;
+        None if the address is in no private region, or code runs in the region."""
         region = self._names.vad_at(sp)
         if region is None or region.control_area or region.image or "EXECUTE" in region.protection_name:
             return None

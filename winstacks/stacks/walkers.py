@@ -105,11 +105,7 @@ class StackWalkers:
     def walk(
         self, space: AddressSpace, start: AnyStart, stacks: List[Range], traps: KnownTrapFrames = NO_TRAPS
     ) -> StackWalk:
-        """Walks from a register state.
-
-        Args:
-            stacks: limits of the stacks, empty if unknown
-        """
+        """Walks from a register state. `stacks` are the limits of the stacks, empty if unknown."""
         return self._counted(start.walk(self._walk_context(space), stacks, traps, self._budget))
 
     def find_stack(self, space: AddressSpace, sp: int) -> Optional[Range]:

@@ -43,11 +43,8 @@ class CreatorTraces:
         process has forged others.
 
         The index 0 means that there is no trace, and is left out. At most MAX_DATABASES databases are read.
-        Without a database the list has one element, in which each index has a stack with the status
-        `no database`.
-
-        Args:
-            stored_in_16_bits: whether the structure stores an index in 16 bits
+        Without a database the list has one element, in which each index has a stack with the status `no
+        database`. `stored_in_16_bits` says whether the structure stores an index in 16 bits.
         """
         requested = set(indices) - {0}
         if not requested:

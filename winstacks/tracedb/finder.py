@@ -69,12 +69,9 @@ class Databases:
         return [found for found in self.search(space).databases if not kinds or found.kind in kinds]
 
     def search(self, space: AddressSpace, carve: bool = False) -> SearchResult:
-        """Returns the databases of an address space, and the reasons why others may be missing.
-
-        Args:
-            carve: also search private memory for databases to which no global variable points, such as those
-                of Application Verifier
-        """
+        """Returns the databases of an address space, and the reasons why others may be missing. `carve` also
+        searches private memory for databases to which no global variable points, such as Application
+        Verifier's."""
         result = self._results[space]
         if carve and space.layer_name and not space.kernel:
             addresses = {database.address for database in result.databases}
@@ -100,8 +97,7 @@ class Databases:
 
     def missing_log(self, space: AddressSpace, found: SearchResult, flags: Optional[int]) -> Status:
         """Returns why the heap's trace log of a process was not found; an empty status if it was found, or if
-        the process has none.
-        """
+        the process has none."""
         if space.kernel or any(database.kind == HEAPLOG for database in found.databases):
             return NOTHING
         debug = self._image.types.first_structure("_RTL_CRITICAL_SECTION_DEBUG")
@@ -127,8 +123,7 @@ class Databases:
 
     def wide_indices(self, space: AddressSpace) -> Optional[bool]:
         """Returns whether the entries of a space's database store indices of more than 16 bits (Vista and
-        later); None if the space has no database with a known layout.
-        """
+        later); None if the space has no database with a known layout."""
         database = next((item for item in self.find_databases(space, STD) if item.layout), None)
         if database is None:
             return None
@@ -143,8 +138,7 @@ class Databases:
 
     def look_up_traces(self, found: Database, indices: Collection[int]) -> Optional[List[anomalies.Trace]]:
         """Returns some traces of a database without reading all of it; None if only the whole database shows
-        them (see `IndexLookup.traces`).
-        """
+        them (see `IndexLookup.traces`)."""
         if found.header is None:
             return None
         return anomalies.IndexLookup(self.reader(found.space), found.header).traces(indices)
@@ -182,11 +176,8 @@ class Databases:
 
     def _search_ntdll(self, ntdll: Ntdll, kind: str, names: Tuple[str, ...], requested: bool) -> SearchResult:
         """Returns the databases to which a global variable of ntdll points. Its symbol gives the variable's
-        address; without the symbol, a search of ntdll's data does.
-
-        Args:
-            requested: whether the process's flags ask for a database, or are unknown
-        """
+        address; without the symbol, a search of ntdll's data does. `requested` says whether the process's
+        flags ask for a database, or are unknown."""
         space = ntdll.space
         pointer = ntdll.address_of(*names)
         if pointer is not None:
@@ -227,11 +218,8 @@ class Databases:
     def _make_database(
         self, space: AddressSpace, kind: str, address: int, located_by: str, proof: Optional[Proof] = None
     ) -> Database:
-        """Returns the database at a canonical address, with the faults of its header.
-
-        Args:
-            proof: proof of an `std`, None if it has not been made yet
-        """
+        """Returns the database at a canonical address, with the faults of its header. `proof` is the proof of
+        an `std`, None if it has not been made yet."""
         reader, layouts = self.reader(space), self.layouts(space)
         if kind == HEAPLOG:
             sound = heaplog.prove(reader, address, layouts.heaplogs)

@@ -53,10 +53,7 @@ class Layouts:
     """The layouts for the databases of one bitness.
 
     They come from our symbol tables only. The kernel's symbols have the kernel's bitness, and a database of a
-    WoW64 process may have the other one.
-
-    Args:
-        image: the image; our tables are loaded into its context
+    WoW64 process may have the other one. `image` is the image; our tables are loaded into its context.
 
     Attributes:
         std: one layout of a Stack Trace Database for each table `std-<version>-<arch>`
@@ -83,11 +80,8 @@ class Layouts:
         """Returns the layout in which Windows returns a database (RTL_PROCESS_BACKTRACES).
 
         An image holds no such buffer whose content could show the layout, so the build number decides: the
-        last part of a version such as 10.0.26100.
-
-        Args:
-            build: build number of the image's Windows. If it is None (unknown), the result is a layout
-                without the members that a later build added
+        last part of a version such as 10.0.26100. `build` is the build number of the image's Windows. If it
+        is None (unknown), the result is a layout without the members that a later build added.
         """
         for version, layout in self._backtraces:
             since = version[2] if len(version) > 2 else None

@@ -117,12 +117,9 @@ class Search:
     def prove_words(
         words: Dict[int, int], kind: str, reader: Reader, layouts: Layouts
     ) -> Tuple[List[SearchHit], List[Tuple[int, int]]]:
-        """Tries all words, because a process may have made a database of its own beside the real one.
-
-        Returns:
-            The pointers to databases without fault, the database with the most traces first, and the words
-            (RVA, value) that point to an `std` with one fault in its header
-        """
+        """Tries all words, because a process may have made a database of its own beside the real one. Returns
+        the pointers to databases without fault, the database with the most traces first, and the words (RVA,
+        value) that point to an `std` with one fault in its header."""
         nearly = []
         hits: List[Tuple[int, SearchHit]] = []
         for rva, value in words.items():
@@ -144,11 +141,8 @@ class Search:
     def recover_words(
         words: Iterable[Tuple[int, int]], known: Set[int], reader: Reader, layouts: Layouts
     ) -> Iterator[SearchHit]:
-        """Yields the pointers to databases whose header is damaged and whose entries agree with it.
-
-        Args:
-            words: RVA and value of the words that may point to one
-        """
+        """Yields the pointers to databases whose header is damaged and whose entries agree with it. `words`
+        has RVA and value of the words that may point to one."""
         tried = set(known)
         for rva, value in words:
             if value in tried:
@@ -161,8 +155,7 @@ class Search:
 
 def find_logs(starts: Iterable[int], reader: Reader, layouts: Layouts) -> Tuple[List[int], Status]:
     """Returns the canonical addresses of the heap's trace logs that prove themselves in private memory, and
-    the status of the search.
-    """
+    the status of the search."""
     log_layouts = layouts.heaplogs
     width = log_layouts[0].pointer_size
     logs: List[int] = []

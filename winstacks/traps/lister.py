@@ -43,11 +43,8 @@ Complete = Callable[[Thread, Iterable[TrapState]], Iterator[TrapState]]
 
 class ThreadFrames:
     """Lists the register states of a thread: frames to which it points, frames at fixed places at the top of
-    its kernel stack, frames that a scan of the stack finds, and the WoW64 CPU area.
-
-    Attributes:
-        unread: number of bytes of scanned stacks that are not in the image
-    """
+    its kernel stack, frames that a scan of the stack finds, and the WoW64 CPU area. `unread` is the number of
+    bytes of scanned stacks that are not in the image."""
 
     def __init__(self, image: Image, reader: TrapReader, contexts: TrapContexts) -> None:
         self._image = image
@@ -62,8 +59,7 @@ class ThreadFrames:
 
     def thread_states(self, thread: Thread, scan: bool = False) -> Iterator[TrapState]:
         """Yields the register states of one thread: the chain of frames from KTHREAD.TrapFrame, frames at the
-        top of the stack, scanned frames, the WoW64 context.
-        """
+        top of the stack, scanned frames, the WoW64 context."""
         if thread.unusable:
             yield state_without_registers(thread, THREAD)
             return
@@ -109,9 +105,7 @@ class ThreadFrames:
         """Yields the frame at KTHREAD.TrapFrame, then the older frames to which each frame points.
 
         A chain that leads back, or has more than MAX_CHAIN frames, ends with a state that has no registers.
-
-        Args:
-            segments: segments of its kernel stack; empty if unknown
+        `segments` are segments of its kernel stack; empty if unknown.
         """
         address = thread.trap_frame or 0
         while address:
@@ -137,10 +131,8 @@ class ThreadFrames:
     ) -> Iterator[TrapState]:
         """Yields the frames that entries from user mode left at the top of each segment.
 
-        A segment none of whose places can be read has one state without registers.
-
-        Args:
-            frames: known frames, which are left out; receives the addresses of the others
+        A segment none of whose places can be read has one state without registers. `frames` are known frames,
+        which are left out; receives the addresses of the others.
         """
         facts, space = _thread_facts(thread), thread.space
         for segment in segments:
@@ -183,10 +175,7 @@ class ThreadFrames:
         segment: Optional[KernelStackSegment],
     ) -> TrapState:
         """Returns the state at an address, with the faults of the frame and of its place in the stack.
-
-        Args:
-            segment: segment of the kernel stack that holds it, None if the stack's limits are unknown
-        """
+        `segment` is the segment of the kernel stack that holds it, None if the stack's limits are unknown."""
         fault = None
         if reading.frame is NO_FRAME:
             fault = StatusCode.NOT_A_TRAP_FRAME if reading.readable else StatusCode.UNREADABLE
@@ -198,18 +187,14 @@ class ThreadFrames:
     def _state(
         self, thread: Thread, origin: str, address: int, reading: TrapReading, statuses: Status = NOTHING
     ) -> TrapState:
-        """Returns the state at an address, with the status of the thread added."""
         statuses = status(thread.status, StatusCode.RUNNING if thread.running else None, statuses)
         name = thread.state_name
         return self._reader.state(thread.space, thread.tid, origin, address, reading, name, statuses)
 
 
 class TrapStates:
-    """Lists the register states of an image.
-
-    Args:
-        symbolizer: names the return addresses below frames, which identify the handlers of the frames
-    """
+    """Lists the register states of an image. `symbolizer` names the return addresses below frames, which
+    identify the handlers of the frames."""
 
     def __init__(self, image: Image, symbolizer: Symbolizer, members: bool = False) -> None:
         self._processors = image.service(processors.processors_of)
@@ -298,11 +283,8 @@ class TrapStates:
             yield state._replace(status=status(state.status, missing)) if missing else state
 
     def _processor_states(self, all_processors: bool) -> Iterator[TrapState]:
-        """Yields the contexts that stopped processors saved.
-
-        Args:
-            all_processors: whether to yield the contexts of processors that run no selected thread, too
-        """
+        """Yields the contexts that stopped processors saved. `all_processors` says whether to yield the
+        contexts of processors that run no selected thread, too."""
         any_context = False
         idle = {thread.processor: thread for thread in self._image.service(threads).list_idle()}
         for processor in self._processors:
@@ -321,11 +303,8 @@ class TrapStates:
     def _possible_stacks(
         self, state: TrapState, processor: Processor, thread: Optional[Thread]
     ) -> Optional[List[Tuple[int, int]]]:
-        """Returns (limit, base) of the stacks that a processor may be on; None if unknown.
-
-        Args:
-            thread: thread that the processor runs, None if unknown
-        """
+        """Returns (limit, base) of the stacks that a processor may be on; None if unknown. `thread` is the
+        thread that the processor runs, None if unknown."""
         if thread is None:
             return None
         if state.mode == USER:
@@ -359,12 +338,9 @@ def _trap_reader(image: Image, symbolizer: Symbolizer, members: bool) -> TrapRea
 
 
 def _thread_facts(thread: Thread, chained: bool = False, newest: bool = False) -> EntryFacts:
-    """Returns the facts that a thread supplies about one of its frames.
-
-    Args:
-        newest: whether KTHREAD.TrapFrame itself points to the frame: then the thread's system call number and
-            first argument belong to the frame
-    """
+    """Returns the facts that a thread supplies about one of its frames. `newest` says whether
+    KTHREAD.TrapFrame itself points to the frame: then the thread's system call number and first argument
+    belong to the frame."""
     number, argument = thread.system_call_number, thread.first_argument
     system_call = (number, argument) if newest and number is not None and argument is not None else None
     return EntryFacts(debug_active=thread.debug_active, chained=chained, system_call=system_call)

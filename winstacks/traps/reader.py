@@ -116,10 +116,8 @@ class TrapKernel:
     def stored_registers(self, address: int) -> Optional[FrozenSet[str]]:
         """Returns the nonvolatile registers that an entry stores in its trap frame, None if unknown.
 
-        The unwind data of the entry's code lists them.
-
-        Args:
-            address: return address in the entry's code, as it stands right below the frame
+        The unwind data of the entry's code lists them. `address` is the return address in the entry's code,
+        as it stands right below the frame.
         """
         return self._stored_registers[address]
 
@@ -185,7 +183,6 @@ class TrapReader:
         return bulk.physical(self.kernel.image.layer, address)
 
     def stack(self, limit: int, base: int) -> Extents:
-        """Reads the part of a stack that is present."""
         return self._memory.load(limit, base - limit)
 
     def read(
@@ -233,11 +230,8 @@ class TrapReader:
         return TrapReading(frame, True, layout.previous(frame, data), tuple(members))
 
     def scan(self, memory: Extents, start: int, end: int, taken: List[int]) -> Iterator[int]:
-        """Yields the addresses of the frames in a range that share no bytes with known frames.
-
-        Args:
-            taken: addresses of known frames; receives the addresses that are yielded
-        """
+        """Yields the addresses of the frames in a range that share no bytes with known frames. `taken` are
+        addresses of known frames; receives the addresses that are yielded."""
         layout = self.kernel.layout
         for address in layout.scan(memory, start, end, self.kernel.bounds):
             if layout.overlaps(address, taken):

@@ -83,11 +83,8 @@ class TrapState(NamedTuple):
 
 
 def state_without_registers(thread: Thread, origin: str) -> TrapState:
-    """Returns the state of a thread whose registers are unknown, with the thread's status.
-
-    Args:
-        thread: the thread, or a row that stands for a damaged list of threads
-    """
+    """Returns the state of a thread whose registers are unknown, with the thread's status. `thread` is the
+    thread, or a row that stands for a damaged list of threads."""
     return TrapState(thread.space, thread.tid, origin, thread_state=thread.state_name, status=thread.status)
 
 
@@ -120,11 +117,8 @@ class _ContextLayouts:
 
 
 def narrow_context(image: Image, memory: Memory, slots: int) -> Optional[int]:
-    """Returns the canonical address of the 32-bit CONTEXT in the CPU area of a WoW64 thread.
-
-    Returns:
-        The address; 0 if the thread has no such area, None if it cannot be read.
-    """
+    """Returns the canonical address of the 32-bit CONTEXT in the CPU area of a WoW64 thread; 0 if the thread
+    has no such area, None if it cannot be read."""
     area = memory.pointer(slots + memory.pointer_size * _CPU_SLOT)
     return area and area + register_types(image, Machine.AMD64)["_WOW64_CPURESERVED"].size
 
@@ -173,11 +167,8 @@ class TrapContexts:
         stale, its registers are removed.
 
         A kernel debugger leaves a context with each processor after each report. Once the machine continues,
-        the context is out of date. Measured on ReactOS with a kernel debugger.
-
-        Args:
-            stacks: (limit, base) of all stacks on which the processor may have been in this mode; None if
-                some may be unknown
+        the context is out of date. Measured on ReactOS with a kernel debugger. `stacks` are (limit, base) of
+        all stacks on which the processor may have been in this mode; None if some may be unknown.
         """
         sp = state.sp
         # A stack pointer outside all stacks proves the context stale, except for user mode in a crash dump: a
@@ -215,12 +206,9 @@ class TrapContexts:
         )
 
     def switched(self, thread: Thread) -> Optional[TrapState]:
-        """Returns the registers with which a thread went on, or will go on, after its last switch (ARM64).
-
-        Returns:
-            None for a running thread without a recognised switch frame, and for other machines. They have the
-            switch frame on the kernel stack; walks begin with it.
-        """
+        """Returns the registers with which a thread went on, or will go on, after its last switch (ARM64);
+        None for a running thread without a recognised switch frame, and for other machines. They have the
+        switch frame on the kernel stack; walks begin with it."""
         frames, stack = self._switch_frames, thread.kernel_stack
         if frames is None or not thread.ethread or not stack:
             return None
@@ -244,12 +232,9 @@ class TrapContexts:
         )
 
     def wow64(self, thread: Thread, user_cs: Optional[int]) -> Optional[TrapState]:
-        """Returns the 32-bit context of a thread, None if the thread is not a WoW64 thread.
-
-        Args:
-            user_cs: SegCs of the thread's trap frame from user mode, None if there is none. If it is the
-                selector of 32-bit code, that frame has the newest registers and the CPU area is stale
-        """
+        """Returns the 32-bit context of a thread, None if the thread is not a WoW64 thread. `user_cs` is
+        SegCs of the thread's trap frame from user mode, None if there is none. If it is the selector of
+        32-bit code, that frame has the newest registers and the CPU area is stale."""
         space = thread.wow64
         if space is None or not thread.own_teb or self._slots is None or not space.layer_name:
             return None

@@ -224,7 +224,6 @@ class Chains:
         return _Graph(found, ways_into(found, awaited, holders))
 
     def _by_key(self, owners: Sequence[WaitOwner]) -> _Owners:
-        """Returns the owners of a lock by their keys."""
         by_key: Dict[Key, WaitOwner] = {}
         for owner in owners:
             by_key.setdefault(self._key(owner), owner)
@@ -266,7 +265,6 @@ class Chains:
 
 
 def key_of(wait: ThreadWait) -> Key:
-    """Returns the key of a waiting thread."""
     return wait.thread.space.pid, wait.thread.tid
 
 
@@ -278,7 +276,6 @@ def blockers(wait: ThreadWait) -> Tuple[WaitOwner, ...]:
 
 
 def is_inferred(awaited: Awaited) -> bool:
-    """Returns whether what a thread waits for is inferred."""
     unsure = has_status(awaited.status, StatusCode.UNSURE)
     return unsure or awaited.known in (words.ON_STACK, words.BY_EXCLUSION)
 

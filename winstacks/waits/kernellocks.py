@@ -118,7 +118,6 @@ class KernelLocks:
 
     @functools.cached_property
     def _resources(self) -> _Resources:
-        """The resources for which threads wait."""
         found = self._image.possible(self._list())
         locks = [item for item in found if isinstance(item, Lock) and item.address and item.waiters]
         resources = _Resources({lock.address or 0: lock for lock in locks}, {}, {}, {})

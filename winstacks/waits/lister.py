@@ -101,11 +101,8 @@ class _Seen(NamedTuple):
 
 
 class WaitLister:
-    """Lists the waiting threads.
-
-    Args:
-        locks: lists the locks of the kernel or of one half of a process; called if a thread may wait for one
-    """
+    """Lists the waiting threads. `locks` lists the locks of the kernel or of one half of a process; called if
+    a thread may wait for one."""
 
     def __init__(
         self,
@@ -156,11 +153,8 @@ class WaitLister:
         return self.of_process(threads, [list(self._walker.thread_stacks(thread)) for thread in threads])
 
     def of_process(self, threads: Sequence[Thread], stacks: Sequence[List[CallStack]]) -> ProcessWaits:
-        """Returns the waits of a process.
-
-        Args:
-            stacks: the stacks of each thread, as `StackLister.thread_stacks` yields them
-        """
+        """Returns the waits of a process. `stacks` are the stacks of each thread, as
+        `StackLister.thread_stacks` yields them."""
         sides: Dict[AddressSpace, UserSide] = {}
         for half in dict.fromkeys(half for thread in threads for half in thread.halves):
             places = [UserStack(thread, *_innermost(found, half)) for thread, found in zip(threads, stacks)]

@@ -45,11 +45,8 @@ _SMALL = (1 << 16) - 1
 
 
 class KernelObjects:
-    """Describes what the wait blocks of threads lead to.
-
-    Raises:
-        MissingMemberError: the kernel's symbols do not describe wait blocks
-    """
+    """Describes what the wait blocks of threads lead to. Raises MissingMemberError if the kernel's symbols do
+    not describe wait blocks."""
 
     def __init__(self, image: Image) -> None:
         types = image.types
@@ -82,11 +79,9 @@ class KernelObjects:
         return handle_tables(self._image)
 
     def blocks(self, thread: Thread) -> WaitBlocks:
-        """Returns the wait blocks of a thread."""
         return self._reader.blocks(thread.ethread)
 
     def awaited(self, thread: Thread, blocks: WaitBlocks) -> Tuple[Awaited, ...]:
-        """Returns the objects for which a thread waits."""
         return tuple(self._awaited(thread, block, len(blocks.blocks) > 1) for block in blocks.blocks)
 
     def _awaited(self, thread: Thread, block: WaitBlock, several: bool) -> Awaited:
@@ -174,7 +169,6 @@ class KernelObjects:
         return (words.BY_THREAD, owners) if owners else (words.OWNER_UNKNOWN, ())
 
     def thread_owner(self, ethread: int) -> Tuple[str, Tuple[WaitOwner, ...]]:
-        """Returns the thread at an address as an owner."""
         return self._thread_at(ethread)
 
     def process_at(self, eprocess: int) -> Tuple[str, Tuple[WaitOwner, ...]]:

@@ -27,7 +27,6 @@ def lock_key(space: AddressSpace, address: Optional[int]) -> LockKey:
 
 
 def key_of(thread: Thread) -> ThreadKey:
-    """Returns the key of a thread."""
     return thread.space.eprocess, thread.space.pid, thread.tid
 
 

@@ -56,7 +56,6 @@ SymbolOf = Callable[[AddressSpace, int, bool], str]
 
 
 def symbol_of(symbolizer: Symbolizer) -> SymbolOf:
-    """Returns the names of a symbolizer."""
     return lambda space, address, returns: symbolizer.for_space(space).name(address, returns).symbol
 
 

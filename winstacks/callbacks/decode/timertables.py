@@ -45,10 +45,7 @@ def likeliest(tables: Iterable[TimerTable], read_links: ReadLinks) -> Optional[T
     """Returns the table in which the most heads are heads of lists; None if few are in any.
 
     A head belongs to a list if the node behind it points back. In a wrong form most places are no heads, so
-    each of these counts against the form.
-
-    Args:
-        tables: the same table in several forms
+    each of these counts against the form. `tables` are one table in several forms.
     """
     best, most = None, 0
     for table in tables:

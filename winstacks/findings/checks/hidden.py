@@ -78,11 +78,8 @@ def _ended(space: AddressSpace, facts: CheckFacts) -> Iterator[Finding]:
 def _unlisted(
     space: AddressSpace, facts: CheckFacts, alone: Dict[int, AddressSpace], newest: int
 ) -> Iterator[Finding]:
-    """Yields a process missing from the list; a scanned one without threads joins `alone`.
-
-    Args:
-        newest: when the newest listed process was created, 0 if no time is known
-    """
+    """Yields a process missing from the list; a scanned one without threads joins `alone`. `newest` is when
+    the newest listed process was created, 0 if no time is known."""
     scanned = POOL_SCAN in _witnesses(space.remark)
     threads = len(facts.image.service(CidTable).threads_of.get(space.eprocess, ()))
     where = CID_TABLE

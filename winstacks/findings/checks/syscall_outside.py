@@ -103,11 +103,7 @@ def _entered(
 
 def _resumed(stack: StackRecord, facts: CheckFacts, first: int) -> Iterator[Finding]:
     """Yields the frames that will continue behind a system call outside all stubs: a callback or an exception
-    keeps the registers of the code that it left.
-
-    Args:
-        first: number of the innermost frame that counts
-    """
+    keeps the registers of the code that it left. `first` is the number of the innermost frame that counts."""
     for number in range(first, len(stack.walked)):
         place = find_place(stack, number) if stack.walked[number].how == TRAP else None
         if place is None or place.guessed or place.name.backing == UNKNOWN:

@@ -74,10 +74,7 @@ class _Field(NamedTuple):
 
 def code_cache(memory: Memory, variables: Mapping[str, int]) -> Optional[Tuple[int, int]]:
     """Returns the limits of HotSpot's code cache, the second exclusive; None if they cannot be read.
-
-    Args:
-        variables: addresses of VARIABLES, as far as the JVM exports them
-    """
+    `variables` are addresses of VARIABLES, as far as the JVM exports them."""
     fields = _fields(memory, variables)
     if all(name in fields for name in _BOUNDS):
         low, high = (memory.pointer(fields[name].address) for name in _BOUNDS)
@@ -122,15 +119,13 @@ def _text(memory: Memory, place: int) -> str:
 
 
 class CodeLists:
-    """Reads the lists of the runtimes of a process.
+    """Reads the lists of the runtimes of a process. `lost` are bases of the modules of CLR and HotSpot whose
+    lists are not all in the image; `ranges` fills it.
 
     Args:
         memory: memory of the process, with the pointer size of the code in question
         vads: VADs of the process, ascending
         programs: names of files, without extension, into which V8 may be linked
-
-    Attributes:
-        lost: bases of the modules of CLR and HotSpot whose lists are not all in the image; `ranges` fills it
     """
 
     def __init__(

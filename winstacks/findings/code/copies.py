@@ -133,11 +133,8 @@ SHARED = Comparison()
 class SectionCopies:
     """Finds the processes that map a file as an image, and compares their pages.
 
-    The mappings of other processes are listed when the first private page is met.
-
-    Args:
-        module: function that returns the module at an address of a process if the examiner provided its file,
-            else None
+    The mappings of other processes are listed when the first private page is met. `module` is the function
+    that returns the module at an address of a process if the examiner provided its file, else None.
     """
 
     def __init__(
@@ -385,12 +382,8 @@ class _Copy(NamedTuple):
 
 
 class _Relocations:
-    """The relocations of a file, from the first reader that yields some.
-
-    Args:
-        readers: functions that read the file by RVA; none if all processes compared map it at the same
-            address
-    """
+    """The relocations of a file, from the first reader that yields some. `readers` are functions that read
+    the file by RVA; none if all processes compared map it at the same address."""
 
     def __init__(self, readers: Sequence[Callable[[int, int], Optional[bytes]]]) -> None:
         self._blocks: Dict[int, List[Tuple[int, int]]] = {}

@@ -30,13 +30,10 @@ Ranges = Tuple[Tuple[int, int], ...]
 
 
 def differing(page: int, mine: bytes, others: Sequence[bytes]) -> Tuple[Ranges, Ranges]:
-    """Returns the addresses of the bytes for which more than half of the other pages have other values.
-
-    Returns:
-        First the addresses where more than half agree on one other value; then the addresses where more than
-        half have another value, but not the same one. In the second case each process has its own value, such
-        as the distance to memory of its own, or an address that a runtime writes into its code.
-    """
+    """Returns the addresses of the bytes for which more than half of the other pages have other values: first
+    the addresses where more than half agree on one other value; then the addresses where more than half have
+    another value, but not the same one. In the second case each process has its own value, such as the
+    distance to memory of its own, or an address that a runtime writes into its code."""
     agreed: Set[int] = set()
     split: Set[int] = set()
     for first in range(0, PAGE_SIZE, _CHUNK):

@@ -38,11 +38,8 @@ _MOST_NAMED = 8
 
 
 def explained(space: AddressSpace, at: int, facts: CheckFacts) -> Tuple[str, bool, str]:
-    """Returns the severity and explanation of code in private memory.
-
-    Returns:
-        The severity, whether a runtime lowers the confidence, and the innocent explanation.
-    """
+    """Returns the severity of code in private memory, whether a runtime lowers the confidence, and the
+    innocent explanation."""
     table, runtimes = facts.code_range(space, at), facts.runtimes(space)
     if table is not None:
         return LOW, False, table.describe

@@ -139,11 +139,8 @@ def stack_values(stack: StackRecord, thread: Thread, facts: CheckFacts) -> List[
 
 
 class SearchedStacks:
-    """Counts the bytes of stacks that checks search: thousands of threads may claim one stack.
-
-    Attributes:
-        left: bytes that may still be searched
-    """
+    """Counts the bytes of stacks that checks search: thousands of threads may claim one stack. `left` is how
+    many bytes may still be searched."""
 
     def __init__(self, image: Image) -> None:
         self.left = most_scanned(image.page_count * PAGE_SIZE)

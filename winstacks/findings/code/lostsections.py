@@ -28,10 +28,7 @@ _GUESSED = words_that(Means.FRAMES_MISSING)
 
 def leave_out_sections(check: str, stack: StackRecord, facts: CheckFacts) -> None:
     """Notes the modules on a stack whose section is lost, if the walk guessed or a function has no name.
-
-    Args:
-        check: name of the check for which `facts.left_out` reports the modules
-    """
+    `check` is the name of the check for which `facts.left_out` reports the modules."""
     find = functools.partial(_lost_modules, stack, facts)
     for module in facts.find_once_of_stack(__name__, stack, find):
         facts.leave_out(check, NO_SECTION, module)

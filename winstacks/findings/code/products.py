@@ -30,11 +30,7 @@ _OTHERS_HAVE = "other process that has loaded it", "other processes that have lo
 
 
 class Verdict(NamedTuple):
-    """The verdict on a difference.
-
-    Attributes:
-        leads: files of the modules into which the hooks lead
-    """
+    """The verdict on a difference. `leads` are files of the modules into which the hooks lead."""
 
     severity: str
     innocent: str

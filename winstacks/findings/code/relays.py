@@ -125,10 +125,8 @@ def having(space: AddressSpace, file: str, facts: CheckFacts) -> Set[str]:
 
 
 class Hooked:
-    """A hook of one process, compared with the hooks that other processes have in the same place.
-
-    Args:
-        entry: address of the hook's jump
+    """A hook of one process, compared with the hooks that other processes have in the same place. `entry` is
+    the address of the hook's jump.
 
     Attributes:
         mine: files of the modules that the hook serves

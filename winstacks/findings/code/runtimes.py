@@ -165,14 +165,11 @@ def was_interrupted(
 ) -> bool:
     """Returns whether a thread was interrupted in code that a runtime's function called.
 
-    From that function on the walk must lead to where threads begin, through no other private
-    memory; more frames may lie in the same range of memory as the code, or in others that a runtime
-    registered. A scan may find a frame above such code, which has no unwind data, above functions whose frame
-    register the code has changed, and where unwind data are not in the image.
-
-    Args:
-        ranges: whether code in several ranges may have called each other: some compilers give each function
-            memory of its own
+    From that function on the walk must lead to where threads begin, through no other private memory; more
+    frames may lie in the same range of memory as the code, or in others that a runtime registered. A scan may
+    find a frame above such code, which has no unwind data, above functions whose frame register the code has
+    changed, and where unwind data are not in the image. `ranges` says whether code in several ranges may have
+    called each other: some compilers give each function memory of its own.
     """
     outline, vad = _outline(stack, facts), facts.vad(stack.space, place.at)
     if not outline.interrupted or vad is None or place.number >= outline.first_image:

@@ -42,11 +42,8 @@ _SIZE = 0x20
 
 
 def number_before(code: bytes) -> Optional[int]:
-    """Returns the number that a stub calls, from the bytes before the stub's return address.
-
-    Returns:
-        None if the bytes are not the end of a complete stub.
-    """
+    """Returns the number that a stub calls, from the bytes before the stub's return address; None if the
+    bytes are not the end of a complete stub."""
     for distance in _DISTANCES:
         if code[-2:] in ENTERING and len(code) >= distance:
             start = len(code) - distance

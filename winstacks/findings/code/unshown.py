@@ -46,10 +46,7 @@ class Unshown(NamedTuple):
 
 def unshown(stack: StackRecord, shown: Collection[int], facts: CheckFacts) -> Iterator[Unshown]:
     """Yields the unexplained regions with code of no file of a process, if a stack of a thread is lost.
-
-    Args:
-        shown: starts of regions to which values of the stack lead
-    """
+    `shown` are starts of regions to which values of the stack lead."""
     thread, space = stack.thread, stack.space
     if thread is None or stack.kind not in (USER, WOW64) or thread.unusable or not stack.is_lost:
         return

@@ -72,18 +72,9 @@ class RingDecoder:
         self._frames = struct.Struct(f"<{self.max_depth}{INTEGER_CODES[pointer_size]}")
 
     def header(self, data: bytes) -> Tuple[int, int, Status]:
-        """Decodes the counters.
-
-        Args:
-            data: the `trace_db` bytes before the first event
-
-        Returns:
-            CurrentStackIndex, the number of slots (limited), and a status if Windows makes no table of that
-            TableSize.
-
-        Raises:
-            ValueError: data is too short
-        """
+        """Decodes the counters: CurrentStackIndex, the number of slots (limited), and a status if Windows
+        makes no table of that TableSize. `data` has the `trace_db` bytes before the first event. Raises
+        ValueError if data is too short."""
         current = self._current.value_in(data)
         if self._table_size is None:
             return current, self._fixed_size, NOTHING
@@ -144,11 +135,8 @@ class RingDecoder:
     def events(
         self, memory: Extents, start: int, current: int, size: int
     ) -> Iterator[Union[HandleTrace, int]]:
-        """Yields the events of a ring from the newest to the oldest, and the gaps between them.
-
-        Yields:
-            An event, or for a gap the number of its slots. A gap is a run of used slots that cannot be read.
-        """
+        """Yields the events of a ring from the newest to the oldest; for a gap between them, which is a run
+        of used slots that cannot be read, the number of its slots."""
         members, frames = self._members, self._frames.unpack_from
         missing = 0
         for age in range(size):

@@ -26,13 +26,8 @@ def around(groups: Iterable[TraceGroup], address: int, region: Optional[Tuple[in
     """Returns the block that holds an address, then the blocks below and above it, each as its own group.
 
     A block may lie within another, such as a block of the low-fragmentation heap: the inner one holds the
-    address.
-
-    Args:
-        region: (start, end) of the memory region of the address, whose blocks count; all count if it is None
-
-    Returns:
-        At most three groups. Their status says how the block lies to the address.
+    address. Returns at most three groups. Their status says how the block lies to the address. `region` is
+    (start, end) of the memory region of the address, whose blocks count; all count if it is None.
     """
     low, high = region or (0, 1 << 64)
     blocks = [block for group in groups for block in group.blocks if low <= block.user < high]

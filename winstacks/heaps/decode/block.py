@@ -109,7 +109,6 @@ class TraceGroups:
         self._groups: Dict[Tuple[object, ...], _Sum] = {}
 
     def add(self, block: Block) -> None:
-        """Counts a block."""
         key = (_identity(block.trace), block.freed, block.status)
         total = self._groups.get(key)
         if total is None:

@@ -120,10 +120,8 @@ class Traces:
     def carve(self, start: int, end: int, layout: HeapLayout) -> Iterator[Extension]:
         """Yields the extended blocks in a range whose block headers cannot be trusted.
 
-        Each is proved by the record that it names, or by the trace that it holds.
-
-        Args:
-            layout: structures of the heap's generation; 5.x has no such blocks
+        Each is proved by the record that it names, or by the trace that it holds. `layout` has the structures
+        of the heap's generation; 5.x has no such blocks.
         """
         memory, unit, second_header = self._memory, layout.unit, layout.extended
         if second_header is None:

@@ -70,11 +70,8 @@ class FoundHeaps(NamedTuple):
 def find_heaps(
     memory: Memory, layouts: HeapLayouts, listed: Sequence[int], ranges: Sequence[Range] = ()
 ) -> FoundHeaps:
-    """Finds the heaps of a process.
-
-    Args:
-        ranges: (start, end) of private memory, at whose beginning further heaps and segments may lie
-    """
+    """Finds the heaps of a process. `ranges` are (start, end) of private memory, at whose beginning further
+    heaps and segments may lie."""
     addresses = list(dict.fromkeys([*listed, *(start for start, _ in ranges)]))
     named = _segments(memory, layouts, ranges, set(addresses))
     nt: List[Heap] = []
@@ -217,11 +214,8 @@ def read_contents(
     listed: Optional[Collection[int]],
     keep: bool = False,
 ) -> HeapContents:
-    """Reads the heaps of a process.
-
-    Args:
-        listed: addresses of heaps in the PEB's list, None if the list is unknown
-    """
+    """Reads the heaps of a process. `listed` are addresses of heaps in the PEB's list, None if the list is
+    unknown."""
     # Light page heap has the layout of the full page heaps beside it.
     page = list(dict.fromkeys(root.layout for root in found.page)) or layouts.page
     reading = _Reading(memory, page, traces, listed, keep)

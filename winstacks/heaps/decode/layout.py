@@ -56,10 +56,8 @@ class FrontEnd(NamedTuple):
 
 
 class HeapLayout:
-    """The structures of one generation of NT heaps: heap, segment, block, second header, front end.
-
-    Args:
-        types: a table, or the kernel's symbols with the table that complements them
+    """The structures of one generation of NT heaps: heap, segment, block, second header, front end. `types`
+    is a table, or the kernel's symbols with the table that complements them.
 
     Attributes:
         encoding, encode_mask, interceptor: None in 5.x, which lacks them
@@ -169,11 +167,8 @@ def _front_end(types: Structures) -> FrontEnd:
 
 
 class PageHeapLayout:
-    """The structures of page heap for a bitness, with the members that are read often.
-
-    Raises:
-        MissingMemberError: when the table lacks one of them
-    """
+    """The structures of page heap for a bitness, with the members that are read often. Raises
+    MissingMemberError when the table lacks one of them."""
 
     def __init__(self, types: Structures) -> None:
         root, links = types["_DPH_HEAP_ROOT"], types["_RTL_BALANCED_LINKS"]

@@ -20,15 +20,13 @@ LFH_BLOCK = 0x80  # bit in UnusedBytes; if all other bits are 0, the block is fr
 
 
 def read_user_blocks(memory: Memory, address: int, end: int, layout: HeapLayout) -> Optional[range]:
-    """Returns the blocks that the low-fragmentation heap put into a block of the heap, None if it put none.
+    """Returns the blocks that the low-fragmentation heap put into a block of the heap, None if it put none:
+    the addresses of the _HEAP_ENTRY structures of the blocks, one block's size apart.
 
     Args:
         address: start of the block's contents, perhaps a _HEAP_USERDATA_HEADER: the subsegment that it names
             must point back
         layout: structures of the heap's generation; 5.x has no such front end
-
-    Returns:
-        The addresses of the _HEAP_ENTRY structures of the blocks, one block's size apart.
     """
     front, unit = layout.front, layout.unit
     if front is None or memory.number(address + front.signature, 4) != SIGNATURE:

@@ -65,21 +65,15 @@ def heap_blocks(
     """Yields a heap's blocks, segment by segment, then the virtual-alloc ones.
 
     A range of broken headers comes before the blocks in it, which records of the log prove. A block of the
-    form CONTAINER comes before the blocks in it.
-
-    Args:
-        page: layouts of page heap, for the data that light page heap puts into blocks; the first layout whose
-            stamps are there is used
+    form CONTAINER comes before the blocks in it. `page` has the layouts of page heap, for the data that light
+    page heap puts into blocks; the first layout whose stamps are there is used.
     """
     return _Walker(memory, heap, traces, page).blocks()
 
 
 class BlockHeaders:
-    """The headers of an NT heap's blocks.
-
-    Args:
-        key: XOR key of a header from its member Size on; 0 if headers are plain and have no checksum
-    """
+    """The headers of an NT heap's blocks. `key` is the XOR key of a header from its member Size on; 0 if
+    headers are plain and have no checksum."""
 
     def __init__(self, memory: Memory, layout: HeapLayout, key: int) -> None:
         self._memory = memory
@@ -198,7 +192,6 @@ class _Walker:
         self._headers = BlockHeaders(memory, heap.layout, heap.key)
 
     def blocks(self) -> Iterator[Union[Block, LostBlocks]]:
-        """Yields the blocks."""
         memory, layout, unit = self._memory, self._layout, self._layout.unit
         for segment in self._heap.segments:
             for item in self._headers.walk(segment):

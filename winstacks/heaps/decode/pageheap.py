@@ -75,10 +75,7 @@ class PageHeapNode(NamedTuple):
 
 class UnreadNode:
     """A node, or the pointer to the first node, that is not wholly present: nodes behind it may be missing.
-
-    Attributes:
-        address: address of the _DPH_HEAP_BLOCK, or of the pointer to the first one
-    """
+    `address` is the address of the _DPH_HEAP_BLOCK, or of the pointer to the first one."""
 
     def __init__(self, address: int) -> None:
         self.address = address
@@ -126,14 +123,9 @@ def other_roots(memory: Memory, root: PageHeapRoot) -> List[int]:
 
 
 def nodes(memory: Memory, root: PageHeapRoot, seen: Set[int]) -> Iterator[Union[PageHeapNode, UnreadNode]]:
-    """Yields a page heap's blocks: the busy ones of its tree, then the freed ones of its list.
-
-    Args:
-        seen: addresses of the nodes of other page heaps; the nodes of this one are added
-
-    Yields:
-        Each node, and an `UnreadNode` for each place at which nodes cannot be read.
-    """
+    """Yields a page heap's blocks, the busy ones of its tree, then the freed ones of its list, and an
+    `UnreadNode` for each place at which nodes cannot be read. `seen` has the addresses of the nodes of other
+    page heaps; the nodes of this one are added."""
     layout = root.layout
     yield from _tree(memory, root.address + layout.tree, layout, seen)
     yield from _list(memory, root.address + layout.freed, layout, seen)

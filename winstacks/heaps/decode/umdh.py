@@ -108,11 +108,8 @@ def write(log: UmdhLog) -> Iterator[str]:
 
 
 def parse(lines: Iterable[str]) -> UmdhLog:
-    """Reads a raw log.
-
-    Raises:
-        UmdhError: the text has no data of a heap, or a line among a heap's blocks is not a block
-    """
+    """Reads a raw log. Raises UmdhError if the text has no data of a heap, or a line among a heap's blocks is
+    not a block."""
     parser = _Parser()
     for number, line in enumerate(lines, 1):
         try:
@@ -144,7 +141,6 @@ class _Parser:
             self._outside(line)
 
     def log(self) -> UmdhLog:
-        """Returns the parsed log."""
         if self._heap is not None:
             raise UmdhError(f"the data of heap {self._heap:X} has no end")
         if not self._heaps:

@@ -65,11 +65,8 @@ def encode(records: Sequence[LockRecord], pointer_size: int) -> bytes:
 
 
 def decode(data: Buffer, pointer_size: int) -> List[LockRecord]:
-    """Decodes a buffer of locks.
-
-    Raises:
-        TruncatedError: if the buffer is shorter than its NumberOfLocks requires
-    """
+    """Decodes a buffer of locks. Raises TruncatedError if the buffer is shorter than its NumberOfLocks
+    requires."""
     header, record = _HEADER[pointer_size], _RECORD[pointer_size]
     if len(data) < header.size:
         raise TruncatedError("no header")
@@ -132,10 +129,8 @@ class LockState(NamedTuple):
 
 
 class SectionLayout:
-    """The structures of critical sections of one bitness.
-
-    Args:
-        has_high: whether debug information has CreatorBackTraceIndexHigh (Vista and later)
+    """The structures of critical sections of one bitness. `has_high` says whether debug information has
+    CreatorBackTraceIndexHigh (Vista and later).
 
     Attributes:
         links: offset of ProcessLocksList in the debug information

@@ -125,11 +125,7 @@ class Resource(NamedTuple):
 
 
 def decode_resource(data: Buffer, layout: ResourceLayout) -> Resource:
-    """Decodes an `_ERESOURCE`.
-
-    Raises:
-        ValueError: if data is too short
-    """
+    """Decodes an `_ERESOURCE`. Raises ValueError if data is too short."""
 
     def value(field: Optional[Field]) -> Optional[int]:
         return None if field is None else field.value_in(data)

@@ -129,15 +129,13 @@ def _hints(record: Type[NamedTuple]) -> Iterator[Tuple[str, Any]]:
 
 
 class Declared(Generic[Record]):
-    """A structure of fixed size, little-endian.
+    """A structure of fixed size, little-endian. `offsets` and `ends` are the offset of each member, and of
+    the first byte behind it.
 
     Args:
         size: size in bytes, if it does not end with its last member
         least: size of the oldest version of the structure in bytes, if later versions have more members
         wide: whether the second of two offsets counts
-
-    Attributes:
-        offsets, ends: offset of each member, and of the first byte behind it
     """
 
     def __init__(self, record: Type[Record], size: int = 0, least: int = 0, wide: bool = True) -> None:

@@ -158,11 +158,8 @@ def neighbour(link: int, read_links: ReadLinks, direction: int) -> Optional[int]
 
 
 def walk(head: int, read_links: ReadLinks, limit: int = MAX_NODES) -> ListWalk:
-    """Walks a list forward, and if it is damaged backward too. A node counts as in `steps`.
-
-    Args:
-        limit: maximum number of nodes that both walks together visit
-    """
+    """Walks a list forward, and if it is damaged backward too. A node counts as in `steps`. `limit` is the
+    maximum number of nodes that both walks together visit."""
     before, forward = take_nodes(steps(head, read_links, 0, limit))
     last = before[-1] if before else head
     head_links = read_links(head)
@@ -195,11 +192,8 @@ def absent_nodes(
 
 def may_hide(head: int, gap: Optional[ListGap], absent: Collection[int]) -> bool:
     """Returns whether absent nodes may lead to nodes that are in the image: not if both walks come to one of
-    them, because then no other node is missing. Behind an absent head all may be missing.
-
-    Args:
-        absent: what `absent_nodes` returned
-    """
+    them, because then no other node is missing. Behind an absent head all may be missing. `absent` is what
+    `absent_nodes` returned."""
     return head in absent or (bool(absent) and gap is not None and not gap.one)
 
 

@@ -22,11 +22,8 @@ KERNEL_HALF = 1 << 63
 
 
 class UnsupportedMachineError(ValueError):
-    """The memory belongs to a machine that is known but not supported, or to an unknown machine.
-
-    Args:
-        kind: the word for the machine, or its number
-    """
+    """The memory belongs to a machine that is known but not supported, or to an unknown machine. `kind` is
+    the word for the machine, or its number."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(
@@ -80,10 +77,7 @@ class Machine(Enum):
 
     def canonical(self, address: int) -> int:
         """Returns the form of an address that Windows stores: sign-extended to the register's width.
-
-        Args:
-            address: canonical, or masked as in Volatility's layers
-        """
+        `address` is canonical, or masked as in Volatility's layers."""
         low = address & self.address_mask
         return low | self._above if low & self._sign else low
 
@@ -101,11 +95,8 @@ ARCHES = tuple(machine.arch for machine in Machine)
 
 
 def machine_of(number: int) -> Machine:
-    """Returns the machine for a number from PE headers.
-
-    Raises:
-        UnsupportedMachineError: the machine is not supported; its text is a sentence for users
-    """
+    """Returns the machine for a number from PE headers. Raises UnsupportedMachineError if the machine is not
+    supported; its text is a sentence for users."""
     for machine in Machine:
         if machine.number == number:
             return machine

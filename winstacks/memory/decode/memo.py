@@ -14,12 +14,8 @@ Value = TypeVar("Value")
 
 
 class Kept(Dict[Key, Value]):
-    """Values by key.
-
-    Args:
-        most: maximum of the sizes of all values together: if more comes, all are forgotten first. A value
-            that is larger is kept alone. 0: no limit
-    """
+    """Values by key. `most` is the maximum of the sizes of all values together, 0 for no limit: if more
+    comes, all are forgotten first. A value that is larger is kept alone."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -43,12 +39,9 @@ class Kept(Dict[Key, Value]):
 
 
 class Memo(Kept[Key, Value]):
-    """Values by key, each made at the first `memo[key]`.
-
-    Args:
-        make: makes the value of a key. A method is held weakly: most memos belong to the method's object, and
-            the cycle would otherwise stay until Python's collector runs
-    """
+    """Values by key, each made at the first `memo[key]`. `make` makes the value of a key. A method is held
+    weakly: most memos belong to the method's object, and the cycle would otherwise stay until Python's
+    collector runs."""
 
     def __init__(self, make: Callable[[Key], Value], most: int = 0) -> None:
         super().__init__(most)

@@ -43,13 +43,7 @@ _NO_RUN: _Run = (0, b"")
 
 class Windows(Memo[Key, Extents]):
     """Windows of memory by key, each read at the first use. Those used last are kept, in two generations.
-
-    Args:
-        most_bytes: the most bytes of both generations
-
-    Attributes:
-        drops: how often windows were dropped
-    """
+    `most_bytes` limits both generations together. `drops` is how often windows were dropped."""
 
     def __init__(self, read: Callable[[Key], Extents], most_bytes: int) -> None:
         super().__init__(read)
@@ -63,11 +57,8 @@ class Windows(Memo[Key, Extents]):
         return super().__missing__(key) if older is None else self.keep(key, older)
 
     def keep(self, key: Key, value: Extents, size: int = _EMPTY_WINDOW) -> Extents:
-        """Keeps a window, and returns it; drops the older generation if this one is full.
-
-        Args:
-            size: bytes that it takes besides its content
-        """
+        """Keeps a window, and returns it; drops the older generation if this one is full. `size` is how many
+        bytes it takes besides its content."""
         self[key] = value
         self._bytes += size + sum(len(data) for _, data in value.runs)
         if self._bytes > self._most_bytes // 2:

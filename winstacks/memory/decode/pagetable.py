@@ -45,11 +45,8 @@ _INVALID_FRAMES = {4: 0xFFFFF000, 8: 0x00001FFFFFFFF000}
 
 
 def target(entry: int, size: int) -> int:
-    """Returns the physical address to which an entry of a table leads.
-
-    Args:
-        size: bytes of an entry: 8, or 4 on x86 without PAE
-    """
+    """Returns the physical address to which an entry of a table leads. `size` is the size of an entry: 8
+    bytes, or 4 on x86 without PAE."""
     return entry & _FRAMES[size]
 
 
@@ -65,12 +62,8 @@ def entries(table: bytes, size: int, first: int = 0, count: Optional[int] = None
 
 def in_section(entry: int, size: int) -> Optional[int]:
     """Returns the physical address of a section's page by its prototype PTE, None if the page is not in
-    memory.
-
-    Args:
-        entry: the prototype PTE. It leads to a page that is in use or on its way out (transition), to the
-            page file, or by way of the subsection to the file
-    """
+    memory. `entry`, the prototype PTE, leads to a page that is in use or on its way out (transition), to the
+    page file, or by way of the subsection to the file."""
     if not leads(entry):
         return None
     if not entry & PRESENT:
@@ -94,11 +87,8 @@ def leads_to_section(entry: int, size: int, pointer_size: int, prototype: int) -
 
 
 def executable(entry: int, size: int) -> bool:
-    """Returns whether the entry of a page allows execution.
-
-    Args:
-        size: bytes of the entry: an entry of 4 bytes has no bit that forbids execution
-    """
+    """Returns whether the entry of a page allows execution. `size` is the size of the entry: an entry of 4
+    bytes has no bit that forbids execution."""
     if entry & PRESENT:
         return size == 4 or not entry >> _NO_EXECUTE
     return bool(entry & _SOFT_EXECUTE)
@@ -106,10 +96,7 @@ def executable(entry: int, size: int) -> bool:
 
 def protection(entry: int) -> Optional[int]:
     """Returns the protection of a page in memory, as VadFlags.Protection; None if its entry leads to none.
-
-    Args:
-        entry: an entry of 8 bytes: shorter ones have no bit that forbids execution
-    """
+    `entry` is an entry of 8 bytes: shorter ones have no bit that forbids execution."""
     if not leads(entry):
         return None
     if not entry & PRESENT:
@@ -123,21 +110,15 @@ def protection(entry: int) -> Optional[int]:
 
 def writable(entry: int) -> bool:
     """Returns whether each process that maps a section's page may write the page itself, not only a copy.
-
-    Args:
-        entry: the prototype PTE, which leads to a page in memory
-    """
+    `entry` is the prototype PTE, which leads to a page in memory."""
     if entry & PRESENT:
         return bool(entry & _WRITABLE)
     return entry >> _PROTECTION_SHIFT & 7 in _SOFT_WRITABLE
 
 
 def runs(table: bytes, size: int, first: int, count: int) -> Iterator[Tuple[int, Optional[int]]]:
-    """Yields the pages of a table, grouped into runs whose pages are adjacent in physical memory.
-
-    Yields:
-        (number of pages, physical address of the first one, or None for pages that are not present)
-    """
+    """Yields the pages of a table, grouped into runs whose pages are adjacent in physical memory: (number of
+    pages, physical address of the first one, or None for pages that are not present)."""
     mask = _FRAMES[size]
     length, start = 0, None
     following: Optional[int] = None

@@ -158,11 +158,8 @@ class Claims:
         self._pages: Dict[int, List[Tuple[int, int]]] = {}
 
     def claim(self, start: int, end: int) -> int:
-        """Claims a range up to the start of the next claimed range.
-
-        Returns:
-            The end of the part that is now claimed; `start` if the first byte was claimed before.
-        """
+        """Claims a range up to the start of the next claimed range. Returns the end of the part that is now
+        claimed; `start` if the first byte was claimed before."""
         position = start
         while position < end:
             stop = min(end, position - position % PAGE_SIZE + PAGE_SIZE)

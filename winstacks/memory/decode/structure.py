@@ -33,11 +33,8 @@ class Field(NamedTuple):
     signed: bool = False
 
     def value_in(self, data: Buffer, base: int = 0) -> int:
-        """Returns the member's value from a structure that starts at `base` in little-endian data.
-
-        Raises:
-            ValueError: when the data ends before the member does
-        """
+        """Returns the member's value from a structure that starts at `base` in little-endian data. Raises
+        ValueError when the data ends before the member does."""
         start = base + self.offset
         raw = data[start : start + self.size]
         if len(raw) != self.size:
@@ -64,10 +61,8 @@ def signed(value: int, bits: int) -> int:
 
 
 def integers(data: Buffer, size: int, start: int = 0, count: Optional[int] = None) -> Tuple[int, ...]:
-    """Returns the unsigned integers of an array: pointers, or entries of a page table.
-
-    Args:
-        count: how many integers; None: as many as lie between `start` and the end of the data
+    """Returns the unsigned integers of an array: pointers, or entries of a page table. `count` is the number
+    of integers, None for as many as lie between `start` and the end of the data.
 
     Raises:
         struct.error: the data ends before the array does
@@ -111,11 +106,8 @@ class Structure:
         return None
 
     def field(self, *paths: str) -> Field:
-        """Returns the first of several members that the structure has.
-
-        Raises:
-            MissingMemberError: the structure has none of them
-        """
+        """Returns the first of several members that the structure has. Raises MissingMemberError if the
+        structure has none of them."""
         field = self.first_member(*paths)
         if field is None:
             raise MissingMemberError(self.lack(*paths))
@@ -129,11 +121,8 @@ class Structure:
         return missing if self.known else f"the symbol tables have no {self.name}"
 
     def offset(self, *paths: str) -> int:
-        """Returns the offset of the first of several members that the structure has.
-
-        Raises:
-            MissingMemberError: the structure has none of them
-        """
+        """Returns the offset of the first of several members that the structure has. Raises
+        MissingMemberError if the structure has none of them."""
         return self.field(*paths).offset
 
     def has(self, path: str) -> bool:
@@ -144,10 +133,8 @@ class Structure:
         """Returns a function that reads several members at once: (data, start of the structure) -> values.
 
         The members must be whole integers or pointers that do not overlap; the values come in the order of
-        `paths`. The function raises struct.error if the data is too short.
-
-        Raises:
-            MissingMemberError: the structure lacks one of them
+        `paths`. The function raises struct.error if the data is too short. Raises MissingMemberError if the
+        structure lacks one of them.
         """
         fields = [self.field(path) for path in paths]
         order = sorted(range(len(fields)), key=lambda position: fields[position].offset)
@@ -166,9 +153,7 @@ class Structure:
         """Returns a struct.Struct that packs several members, given in ascending order of their offsets.
 
         The members must be whole integers or pointers that do not overlap; the gaps between them are zeros.
-
-        Raises:
-            MissingMemberError: the structure lacks one of them
+        Raises MissingMemberError if the structure lacks one of them.
         """
         code, end = "<", 0
         for field in map(self.field, paths):
@@ -200,11 +185,8 @@ class StructureView:
         return self.structure.field(path).value_in(self._data, self._start)
 
     def first_value(self, *paths: str) -> Optional[int]:
-        """Returns the value of the first of several members that the structure has, or None.
-
-        Raises:
-            ValueError: the data ends before the member does
-        """
+        """Returns the value of the first of several members that the structure has, or None. Raises
+        ValueError if the data ends before the member does."""
         field = self.structure.first_member(*paths)
         return None if field is None else field.value_in(self._data, self._start)
 
@@ -214,11 +196,8 @@ def _nothing(_path: str) -> None:
 
 
 class Structures:
-    """The structures of one or several symbol tables. Each is made at its first use, and kept.
-
-    Args:
-        make: finds a structure by its name, None if no table has it
-    """
+    """The structures of one or several symbol tables. Each is made at its first use, and kept. `make` finds a
+    structure by its name, None if no table has it."""
 
     def __init__(self, make: Callable[[str], Optional[Structure]]) -> None:
         self._make = make
@@ -235,19 +214,12 @@ class Structures:
         return None
 
     def __getitem__(self, name: str) -> Structure:
-        """Returns a structure.
-
-        Raises:
-            MissingMemberError: the tables do not have it
-        """
+        """Returns a structure. Raises MissingMemberError if the tables do not have it."""
         return self.need(name)
 
     def need(self, *names: str) -> Structure:
-        """Returns the first of several structures that the tables have.
-
-        Raises:
-            MissingMemberError: the tables have none of them
-        """
+        """Returns the first of several structures that the tables have. Raises MissingMemberError if the
+        tables have none of them."""
         structure = self.first_structure(*names)
         if structure is None:
             raise MissingMemberError(f"the symbol tables have no {' or '.join(names)}")
@@ -259,7 +231,6 @@ class Structures:
         return Structure(" or ".join(names), 0, _nothing, known=False) if structure is None else structure
 
     def has(self, name: str) -> bool:
-        """Returns whether the tables have a structure."""
         return self.first_structure(name) is not None
 
     @classmethod

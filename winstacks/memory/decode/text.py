@@ -109,11 +109,8 @@ def _visible(character: str) -> str:
 
 
 class ShortText(str):
-    """A text with a short form, which --brief and pages show.
-
-    Args:
-        short: the same in few words; never empty unless the text is
-    """
+    """A text with a short form, which --brief and pages show. `short` is the same in few words; never empty
+    unless the text is."""
 
     short: str
 
@@ -130,10 +127,7 @@ def short_of(text: str) -> str:
 
 def with_address(symbol: str, address: Optional[int]) -> str:
     """Returns a Symbol; one of NAMELESS gets a short form with the address, as `<private> 0x1d2b00002c4`.
-
-    Args:
-        address: the address in the form that is shown; None if it is unknown
-    """
+    `address` is the address in the form that is shown; None if it is unknown."""
     if address is None or symbol not in NAMELESS:
         return symbol
     return ShortText(symbol, f"{symbol} {address:#x}")

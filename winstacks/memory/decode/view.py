@@ -37,15 +37,11 @@ class View:
         self.address = address
 
     def __getitem__(self, path: str) -> Optional[int]:
-        """Returns the value of a member."""
         return self._memory.member(self.address, self.structure.first_member(path))
 
     def required(self, path: str) -> Optional[int]:
-        """Returns the value of a member that every Windows has.
-
-        Raises:
-            MissingMemberError: the symbols lack it
-        """
+        """Returns the value of a member that every Windows has. Raises MissingMemberError if the symbols lack
+        it."""
         return self._memory.member(self.address, self.structure.field(path))
 
     def first(self, *paths: str) -> Optional[int]:
@@ -63,11 +59,8 @@ class View:
         return None if field is None or place is None else self._memory.read(place, field.size)
 
     def text(self, path: str, limit: int = MAX_STRING) -> Optional[str]:
-        """Returns the text of a UNICODE_STRING.
-
-        Args:
-            path: the string, or its first member (`FileName.Length`)
-        """
+        """Returns the text of a UNICODE_STRING. `path` is the string, or its first member
+        (`FileName.Length`)."""
         place = self.place(path)
         return None if place is None else self._memory.unicode_string_at(place, limit)
 

@@ -67,11 +67,8 @@ class Bitmap(NamedTuple):
 
 
 def read_bitmap(read: ReadFile, size: int, start: int) -> Bitmap:
-    """Reads the bitmap of a dump. It never returns more pages than the file has room for.
-
-    Raises:
-        BitmapError: there is no bitmap
-    """
+    """Reads the bitmap of a dump. It never returns more pages than the file has room for. Raises BitmapError
+    if there is no bitmap."""
     data = read(start, _SUMMARY.size)
     if len(data) < _SUMMARY.size:
         raise BitmapError("The dump ends before its bitmap (_SUMMARY_DUMP)")

@@ -68,10 +68,8 @@ def _is_extended(form: Form, data: bytes) -> bool:
 def sizes_agree(contexts: Iterable[Tuple[int, bytes]]) -> bool:
     """Returns whether the sizes of the contexts of a dump are possible together.
 
-    A context without XSTATE has the size of its CPU's CONTEXT, and these are equal.
-
-    Args:
-        contexts: DataSize of each, and at least its first DECISIVE_BYTES
+    A context without XSTATE has the size of its CPU's CONTEXT, and these are equal. `contexts` has DataSize
+    of each, and at least its first DECISIVE_BYTES.
     """
     plain = set()
     known = False

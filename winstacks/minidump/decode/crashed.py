@@ -64,11 +64,8 @@ _MAX_ID = 1 << 31
 
 
 class IdentityLayout(NamedTuple):
-    """A layout of the members that identify process and thread.
-
-    Attributes:
-        of_build: whether it is the layout of the dump's build, by public symbols
-    """
+    """A layout of the members that identify process and thread. `of_build` says whether it is the layout of
+    the dump's build, by public symbols."""
 
     types: Structures
     of_build: bool

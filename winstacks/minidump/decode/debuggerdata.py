@@ -21,10 +21,7 @@ _LEAST = 0x18
 
 class DebuggerData(NamedTuple):
     """KDDEBUGGER_DATA64, as far as it is used. A member is None if it is 0, or lies beyond the end.
-
-    Attributes:
-        OwnerTag: `KDBG`; without it nothing else is read
-    """
+    `OwnerTag` is `KDBG`; without it nothing else is read."""
 
     OwnerTag: Annotated[bytes, "UCHAR[4] @0x10"]
     Size: ULONG

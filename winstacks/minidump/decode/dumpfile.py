@@ -125,12 +125,9 @@ class Location(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """MINIDUMP_DIRECTORY: an entry of the directory of streams.
-
-    Attributes:
-        status: faults of the stream: it is beyond the end of the file, it overlaps another of a type that is
-            known, it is one of several of its type (the first counts), or Windows has no such type
-    """
+    """MINIDUMP_DIRECTORY: an entry of the directory of streams. `status` has the faults of the stream: it is
+    beyond the end of the file, it overlaps another of a type that is known, it is one of several of its type
+    (the first counts), or Windows has no such type."""
 
     StreamType: ULONG
     Location: Location
@@ -250,12 +247,9 @@ class Minidump:
         return data if len(data) == size else None
 
     def string(self, rva: int) -> Optional[str]:
-        """Returns a MINIDUMP_STRING, which is decoded once.
-
-        Returns:
-            None if there is none (RVA 0), if the file does not have all of it, or if the strings before it
-            used up the bytes that strings may have: `text_status` then shows it
-        """
+        """Returns a MINIDUMP_STRING, which is decoded once; None if there is none (RVA 0), if the file does
+        not have all of it, or if the strings before it used up the bytes that strings may have: `text_status`
+        then shows it."""
         if rva and rva not in self._texts:
             self._texts[rva] = self._string(rva)
         return self._texts.get(rva)
@@ -273,10 +267,8 @@ class Minidump:
 
     def part(self, rva: int, size: int) -> Optional[bytes]:
         """Returns the bytes of a part that belongs to one thread, such as its CONTEXT: read once, and kept.
-
-        Returns:
-            As many bytes as the file has; None if the parts before it used up the bytes that all may have.
-        """
+        Returns as many bytes as the file has; None if the parts before it used up the bytes that all may
+        have."""
         kept = self._parts.get((rva, size))
         if kept is None and self._part_left >= 0:
             kept = self._parts[rva, size] = self.available(rva, size)
@@ -305,10 +297,8 @@ def _claimed(used: Sequence[Stream]) -> Iterator[Tuple[int, int]]:
 def overlapping(ranges: Sequence[Tuple[int, int]]) -> Dict[int, int]:
     """Returns the ranges that overlap an earlier one.
 
-    The earlier range begins before the other, or begins with it and is listed first.
-
-    Returns:
-        The number of shared bytes by index of each overlapping range.
+    The earlier range begins before the other, or begins with it and is listed first. Returns the number of
+    shared bytes by index of each overlapping range.
     """
     found, reached = {}, 0
     for start, place, end in sorted((start, place, end) for place, (start, end) in enumerate(ranges)):

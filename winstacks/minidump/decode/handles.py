@@ -43,11 +43,7 @@ class HandleDescriptor(NamedTuple):
 
 
 class HandleOperation(NamedTuple):
-    """AVRF_HANDLE_OPERATION.
-
-    Attributes:
-        ReturnAddresses: room for the most return addresses
-    """
+    """AVRF_HANDLE_OPERATION. `ReturnAddresses` has room for the most return addresses."""
 
     Handle: ULONGLONG
     ProcessId: ULONG

@@ -83,11 +83,8 @@ class KernelDumpHeader(NamedTuple):
 
     @property
     def machine(self) -> Machine:
-        """The machine that crashed.
-
-        Raises:
-            UnsupportedMachineError: the machine is not supported; the text is a sentence for users
-        """
+        """The machine that crashed. Raises UnsupportedMachineError if the machine is not supported; the text
+        is a sentence for users."""
         return machine_of(self.MachineImageType or 0)
 
 
@@ -95,11 +92,8 @@ _HEADERS = {wide: Declared(KernelDumpHeader, 0x2000 if wide else 0x1000, wide=wi
 
 
 def read_header(read: ReadFile) -> KernelDumpHeader:
-    """Reads the header of a dump.
-
-    Raises:
-        NotAKernelDumpError: the file has no such header, or ends before its bug check
-    """
+    """Reads the header of a dump. Raises NotAKernelDumpError if the file has no such header, or ends before
+    its bug check."""
     begin = read(0, 8)
     if begin[:4] != SIGNATURE or begin[4:] not in _VALID:
         raise NotAKernelDumpError(

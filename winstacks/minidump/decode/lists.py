@@ -29,10 +29,7 @@ class Count(NamedTuple):
 
 class ListHeader(NamedTuple):
     """The beginning of the header of a stream that is a list, such as MINIDUMP_THREAD_INFO_LIST.
-
-    Attributes:
-        SizeOfHeader, SizeOfEntry: sizes in bytes, greater in later versions
-    """
+    `SizeOfHeader` and `SizeOfEntry` are sizes in bytes, greater in later versions."""
 
     SizeOfHeader: ULONG
     SizeOfEntry: ULONG
@@ -67,7 +64,7 @@ def elements(
     member: str,
     take: Callable[[Iterable[Tuple[Any, ...]]], Iterable[Element]],
 ) -> Tuple[List[Element], Status]:
-    """Reads an array of structures.
+    """Reads an array of structures. Returns those in the file, and the status.
 
     Args:
         end: end of the stream that has the array
@@ -75,9 +72,6 @@ def elements(
         form: the structure; an older version of it has at least `least` bytes
         member: name of the member that has the count
         take: makes many structures of the values that `struct` unpacked of each
-
-    Returns:
-        The structures in the file, and the status.
     """
     if count and size < form.least:
         return [], naming(StatusCode.HEADER, "size of an entry")
@@ -109,12 +103,8 @@ def elements(
 def read_list_header(
     dump: Minidump, kind: int, form: Declared[Record]
 ) -> Tuple[Optional[Record], int, int, Status]:
-    """Reads the header at the start of a stream that is a list.
-
-    Returns:
-        The header, None without a stream or if the file lacks a part of the header; start and end of the
-        stream in the file; its status.
-    """
+    """Reads the header at the start of a stream that is a list. Returns the header, None without a stream or
+    if the file lacks a part of the header; start and end of the stream in the file; its status."""
     stream = dump.stream(kind)
     if stream is None:
         return None, 0, 0, NOTHING

@@ -36,8 +36,7 @@ MAX_STEPS = 4 * MAX_RANGES
 
 class MemoryRange(NamedTuple):
     """Bytes of the process in the file: MINIDUMP_MEMORY_DESCRIPTOR, or MINIDUMP_MEMORY_DESCRIPTOR64, which
-    names no offset.
-    """
+    names no offset."""
 
     start: ADDRESS
     offset: Annotated[int, "ULONG @0xc/-"]
@@ -82,11 +81,9 @@ def memory_ranges(dump: Minidump, stacks: Iterable[MemoryRange] = ()) -> Tuple[L
     If ranges share addresses, the first counts, with Memory64ListStream before MemoryListStream. The same
     rule holds for ranges that share bytes of the file, which a small file could use to claim to be a large
     process. Ranges that give shared bytes the same addresses are listed twice, and that is no fault. Bytes
-    beyond the end of the file are left out and counted.
-
-    Args:
-        stacks: the stacks that the threads name, because a writer may leave them out of the lists; if a list
-            has the same range, the list's range counts without a warning
+    beyond the end of the file are left out and counted. `stacks` are the stacks that the threads name,
+    because a writer may leave them out of the lists; if a list has the same range, the list's range counts
+    without a warning.
     """
     listed, faults = _memory64_list(dump)
     found, said_small = read_counted_list(dump, _MEMORY_LIST, _RANGE, MAX_RANGES, "NumberOfMemoryRanges")
@@ -121,11 +118,8 @@ def range_at(ranges: Sequence[MemoryRange], address: int) -> Optional[MemoryRang
 
 
 def with_ranges(dump: Minidump, known: List[MemoryRange], more: Iterable[MemoryRange]) -> List[MemoryRange]:
-    """Returns ranges, sorted and disjoint, with the parts of `more` that share nothing with them.
-
-    Args:
-        dump: the file, which limits the ranges
-    """
+    """Returns ranges, sorted and disjoint, with the parts of `more` that share nothing with them. `dump` is
+    the file, which limits the ranges."""
     found, _, _ = _cut(dump, more)
     if not found:
         return known
@@ -246,12 +240,8 @@ def _memory64_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
 
 
 def _cut(dump: Minidump, ranges: Iterable[MemoryRange]) -> Tuple[List[MemoryRange], int, bool]:
-    """Cuts ranges to the file and to the address space.
-
-    Returns:
-        The remaining ranges; the number of bytes beyond the end of the file; whether a range passes the last
-        address.
-    """
+    """Cuts ranges to the file and to the address space. Returns the remaining ranges; the number of bytes
+    beyond the end of the file; whether a range passes the last address."""
     kept, beyond, outside = [], 0, False
     for memory_range in ranges:
         missing = min(dump.beyond(memory_range.offset, memory_range.length), memory_range.length)
@@ -264,12 +254,9 @@ def _cut(dump: Minidump, ranges: Iterable[MemoryRange]) -> Tuple[List[MemoryRang
 
 
 def disjoint(ranges: List[MemoryRange], by_file: bool) -> Tuple[List[MemoryRange], int]:
-    """Removes the parts that ranges share with earlier ranges, by address or by file offset.
-
-    Returns:
-        The remaining ranges (by file offset: in the given order; by address: sorted), and the number that
-        overlapped.
-    """
+    """Removes the parts that ranges share with earlier ranges, by address or by file offset. Returns the
+    remaining ranges (by file offset: in the given order; by address: sorted), and the number that
+    overlapped."""
     spans = [
         (memory_range.offset if by_file else memory_range.start, place)
         for place, memory_range in enumerate(ranges)

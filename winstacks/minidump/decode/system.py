@@ -63,11 +63,8 @@ class SystemInfo(NamedTuple):
 
     @property
     def machine(self) -> Machine:
-        """The machine of the dump's contexts.
-
-        Raises:
-            UnsupportedMachineError: the machine is not supported; the text is a sentence for users
-        """
+        """The machine of the dump's contexts. Raises UnsupportedMachineError if the machine is not supported;
+        the text is a sentence for users."""
         number = MACHINES.get(self.ProcessorArchitecture)
         if number is None:
             raise UnsupportedMachineError(f"PROCESSOR_ARCHITECTURE {self.ProcessorArchitecture}")

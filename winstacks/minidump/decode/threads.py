@@ -43,11 +43,8 @@ _WRITING_THREAD and _EXITED_THREAD."""
 
 
 class MinidumpThread(NamedTuple):
-    """MINIDUMP_THREAD.
-
-    Attributes:
-        StartOfMemoryRange: lowest address of the stack in the dump, which is the lowest in use
-    """
+    """MINIDUMP_THREAD. `StartOfMemoryRange` is the lowest address of the stack in the dump, which is the
+    lowest in use."""
 
     ThreadId: ULONG
     SuspendCount: ULONG
@@ -112,7 +109,6 @@ def listed_threads(dump: Minidump) -> Tuple[List[MinidumpThread], Status]:
 
 
 def has_thread_list(dump: Minidump) -> bool:
-    """Returns whether the dump has a ThreadListStream."""
     return dump.stream(_THREAD_LIST) is not None
 
 

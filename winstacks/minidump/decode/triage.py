@@ -138,11 +138,8 @@ class TriageDump:
 
     @property
     def machine(self) -> Machine:
-        """The machine that crashed.
-
-        Raises:
-            UnsupportedMachineError: the machine is not supported; the text is a sentence for users
-        """
+        """The machine that crashed. Raises UnsupportedMachineError if the machine is not supported; the text
+        is a sentence for users."""
         return self.header.machine
 
     def member(self, name: str) -> int:
@@ -155,14 +152,11 @@ class TriageDump:
         return self._read(offset, size) if size > 0 and offset >= 0 else b""
 
     def part(self, name: str, size: Optional[int] = None) -> Part:
-        """Returns a part.
+        """Returns a part; its offset is 0 if the dump has none of this name.
 
         Args:
             name: name of the member, without `Offset`
             size: size in bytes; without it, the part ends where the next one begins
-
-        Returns:
-            The part; its offset is 0 if the dump has none of this name.
         """
         member = f"{name}Offset"
         offset, value = self._offset(member), self.member(member)
@@ -196,11 +190,8 @@ class TriageDump:
     def _held(
         self, name: str, in_header: int, size: int, accepts: Callable[[bytes], bool], wrong: Status
     ) -> Part:
-        """Returns a part that its content proves: at the member's offset, else in DUMP_HEADER.
-
-        Args:
-            wrong: status if neither place has one
-        """
+        """Returns a part that its content proves: at the member's offset, else in DUMP_HEADER. `wrong` is the
+        status if neither place has one."""
         member = self.member(f"{name}Offset")
         for offset in (member, in_header):
             data = self.available(offset, size) if offset >= _LEAST_OFFSET else b""
@@ -298,10 +289,8 @@ def memory_ranges(dump: TriageDump, more: Iterable[MemoryRange] = ()) -> Tuple[L
 
     If ranges share addresses, the first counts: data blocks, the call stack, the debugger's data, then
     `more`. A byte of the file belongs to one address: a block that claims bytes of another block for other
-    addresses, as a small file could do to claim to be a large memory, is left out and counted.
-
-    Args:
-        more: structures whose addresses come from other structures
+    addresses, as a small file could do to claim to be a large memory, is left out and counted. `more` are
+    structures whose addresses come from other structures.
     """
     listed, faults = dump.listed_memory()
     blocks, beyond = [], 0

@@ -45,11 +45,8 @@ class MemoryPart(NamedTuple):
 
 
 class Draft:
-    """Collects the bytes before the memory of a dump.
-
-    Args:
-        names: the streams to come, in the order of the directory
-    """
+    """Collects the bytes before the memory of a dump. `names` are the streams to come, in the order of the
+    directory."""
 
     def __init__(self, time_date_stamp: int, flags: int, names: Iterable[str]) -> None:
         self._places: Dict[str, int] = {name: place for place, name in enumerate(names)}
@@ -78,14 +75,8 @@ class Draft:
         return rva
 
     def stream(self, name: str, data: bytes, parts: Iterable[MemoryPart] = ()) -> Location:
-        """Adds a stream.
-
-        Args:
-            parts: the ranges of memory to which it refers; `position` counts from the start of the stream
-
-        Returns:
-            The file range of the stream.
-        """
+        """Adds a stream. Returns the file range of the stream. `parts` are the ranges of memory to which it
+        refers; `position` counts from the start of the stream."""
         rva = self.put(data)
         stream = Stream(_NUMBERS[name], Location(len(data), rva))
         self._overwrite(HEADER.size + DIRECTORY.size * self._places[name], DIRECTORY.encode(stream))
@@ -112,11 +103,8 @@ class Draft:
         self._data[rva : rva + len(data)] = data
 
     def head(self, ranges: array.array[int]) -> bytearray:
-        """Adds Memory64ListStream, and returns all bytes before the memory.
-
-        Args:
-            ranges: start and size of each range, alternating, ascending
-        """
+        """Adds Memory64ListStream, and returns all bytes before the memory. `ranges` has the start and size
+        of each range, alternating, ascending."""
         rows, count = array.array(ranges.typecode, ranges), len(ranges) // 2
         if sys.byteorder == "big":
             rows.byteswap()

@@ -38,12 +38,8 @@ _STACK_RVA = THREAD.offsets["Stack"] + Declared(Location).offsets["Rva"]
 
 
 class WrittenThread(NamedTuple):
-    """A thread of ThreadListStream.
-
-    Attributes:
-        stack: lowest address of the stack in use, size in bytes, and offset in the dump's memory; the size is
-            0 if the memory does not have the stack
-    """
+    """A thread of ThreadListStream. `stack` is the lowest address of the stack in use, size in bytes, and
+    offset in the dump's memory; the size is 0 if the memory does not have the stack."""
 
     ThreadId: int
     SuspendCount: int
@@ -72,7 +68,6 @@ class WrittenModule(NamedTuple):
 
 
 def system_info(draft: Draft, info: SystemInfo) -> None:
-    """Adds SystemInfoStream."""
     draft.stream("SystemInfoStream", SYSTEM.encode(info, draft.string))
 
 
@@ -83,7 +78,6 @@ def misc_info(draft: Draft, info: MiscInfo) -> None:
 
 
 def thread_list(draft: Draft, threads: Sequence[WrittenThread]) -> None:
-    """Adds ThreadListStream."""
     rows: List[bytes] = []
     parts: List[MemoryPart] = []
     for thread in threads:
@@ -97,18 +91,15 @@ def thread_list(draft: Draft, threads: Sequence[WrittenThread]) -> None:
 
 
 def thread_info_list(draft: Draft, infos: Sequence[ThreadInfo]) -> None:
-    """Adds ThreadInfoListStream."""
     draft.headed_list("ThreadInfoListStream", THREAD_INFO, infos)
 
 
 def thread_names(draft: Draft, names: Sequence[ThreadName]) -> None:
-    """Adds ThreadNamesStream."""
     rows = (THREAD_NAME.encode(name, draft.string) for name in names)
     draft.stream("ThreadNamesStream", encode_counted_list(rows))
 
 
 def module_list(draft: Draft, modules: Sequence[WrittenModule]) -> None:
-    """Adds ModuleListStream."""
     rows = []
     for module in modules:
         # The name comes before the record; a text is put once.
@@ -119,7 +110,6 @@ def module_list(draft: Draft, modules: Sequence[WrittenModule]) -> None:
 
 
 def unloaded_module_list(draft: Draft, modules: Sequence[MinidumpUnloadedModule]) -> None:
-    """Adds UnloadedModuleListStream."""
     draft.headed_list("UnloadedModuleListStream", UNLOADED, modules)
 
 

@@ -58,14 +58,9 @@ class Exports(NamedTuple):
 
 
 def read_exports(load: LoadRva, headers: Headers, limit: int = MAX_EXPORTS) -> Exports:
-    """Reads the export table as far as it is present.
-
-    Args:
-        limit: maximum number of exports to read; of a longer table the rest is missing, as the status says
-
-    Returns:
-        The exports; none if the module has no export directory.
-    """
+    """Reads the export table as far as it is present. Returns the exports; none if the module has no export
+    directory. `limit` is the maximum number of exports to read; of a longer table the rest is missing, as the
+    status says."""
     rva, size = headers.directory(DIRECTORY_EXPORT)
     if not size:
         return Exports((), (), NOTHING)
@@ -116,11 +111,8 @@ def _add_export(
     entries: List[Export],
     forwarders: List[Tuple[str, str]],
 ) -> None:
-    """Adds an export to the entries or to the forwarders, unless its RVA is missing or impossible.
-
-    Args:
-        function: RVA of the export, None if missing
-    """
+    """Adds an export to the entries or to the forwarders, unless its RVA is missing or impossible. `function`
+    is the RVA of the export, None if missing."""
     if not function or function >= image.size:
         return
     if start <= function < start + size:
@@ -130,11 +122,8 @@ def _add_export(
 
 
 class _Image:
-    """Reads arrays and strings of an image.
-
-    Attributes:
-        missing: whether a part of an array or a string was missing
-    """
+    """Reads arrays and strings of an image. `missing` says whether a part of an array or a string was
+    missing."""
 
     def __init__(self, load: LoadRva, size: int, directory: Extents, directory_rva: int) -> None:
         self.load = load
@@ -145,11 +134,8 @@ class _Image:
         self._pages: Dict[int, Extents] = {}
 
     def array(self, code: str, rva: int, count: int) -> List[Optional[int]]:
-        """Returns an array of integers, with None for each integer that is not in the image.
-
-        Args:
-            code: code of the integers in the module `struct`
-        """
+        """Returns an array of integers, with None for each integer that is not in the image. `code` is the
+        code of the integers in the module `struct`."""
         width = struct.calcsize(code)
         values: List[Optional[int]] = [None] * count
         if rva >= self.size:

@@ -113,11 +113,8 @@ class FunctionTable:
     def from_runs(
         cls: Type[AnyTable], runs: Iterable[Tuple[int, Bytes]], size: int, read_rva: ReadRva
     ) -> AnyTable:
-        """Returns the table with the readable entries of the exception directory.
-
-        Args:
-            runs: (offset in the directory, bytes) of its readable parts, ascending
-        """
+        """Returns the table with the readable entries of the exception directory. `runs` are (offset in the
+        directory, bytes) of its readable parts, ascending."""
         words = array(_WORD)
         gaps: List[Tuple[int, int]] = []
         expected = 0
@@ -175,11 +172,8 @@ class FunctionTable:
         return not any(low <= rva < high for low, high in self._gaps)
 
     def unwind_info(self, entry: RuntimeFunction) -> UnwindInfo:
-        """Returns the parsed unwind data of an entry that is not indirect.
-
-        Raises:
-            UnwindDataError: the unwind data is unreadable or invalid
-        """
+        """Returns the parsed unwind data of an entry that is not indirect. Raises UnwindDataError if the
+        unwind data is unreadable or invalid."""
         info: Optional[UnwindInfo] = self._kept.get(entry.unwind)
         if info is None:
             info = read_unwind_info(self.read_rva, entry.unwind)
@@ -188,10 +182,7 @@ class FunctionTable:
 
     def direct(self, entry: RuntimeFunction) -> RuntimeFunction:
         """Returns the entry to which an indirect entry leads, or the entry itself if it is not indirect.
-
-        Raises:
-            UnwindDataError: the target is unreadable, or the links are more than MAX_CHAIN
-        """
+        Raises UnwindDataError if the target is unreadable, or the links are more than MAX_CHAIN."""
         for _ in range(MAX_CHAIN):
             if not entry.unwind & INDIRECT:
                 return entry
@@ -199,12 +190,9 @@ class FunctionTable:
         raise UnwindDataError(StatusCode.UNWIND_DATA_INVALID)
 
     def chain(self, entry: RuntimeFunction) -> List[UnwindInfo]:
-        """Returns the unwind data of a piece, followed by the unwind data to which it is chained.
-
-        Raises:
-            UnwindDataError: some of it is unreadable or invalid, or the chain is longer than MAX_CHAIN or
-                MAX_CODES
-        """
+        """Returns the unwind data of a piece, followed by the unwind data to which it is chained. Raises
+        UnwindDataError if some of it is unreadable or invalid, or the chain is longer than MAX_CHAIN or
+        MAX_CODES."""
         infos: List[UnwindInfo] = []
         codes = 0
         link: Optional[RuntimeFunction] = entry

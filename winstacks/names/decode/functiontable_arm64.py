@@ -103,11 +103,8 @@ class FunctionTableArm64(FunctionTable):
         return record_length(self.read_rva, unwind)
 
     def record(self, entry: RuntimeFunction) -> UnwindRecord:
-        """Returns the unwind data of an entry that is no island.
-
-        Raises:
-            UnwindDataError: the record is unreadable or invalid
-        """
+        """Returns the unwind data of an entry that is no island. Raises UnwindDataError if the record is
+        unreadable or invalid."""
         record: Optional[UnwindRecord] = self._kept.get(entry.unwind)
         if record is None:
             record = read_record(self.read_rva, entry.unwind)
@@ -125,11 +122,8 @@ class FunctionTableArm64(FunctionTable):
         return False
 
     def direct(self, entry: RuntimeFunction) -> RuntimeFunction:
-        """Returns the entry to which an island leads, or the entry itself if it is none.
-
-        Raises:
-            UnwindDataError: the table has no such entry, or that is an island, too
-        """
+        """Returns the entry to which an island leads, or the entry itself if it is none. Raises
+        UnwindDataError if the table has no such entry, or that is an island, too."""
         if entry.unwind & FLAG_MASK != ISLAND:
             return entry
         data = self.read_rva(entry.unwind & ~FLAG_MASK, INSTRUCTION)

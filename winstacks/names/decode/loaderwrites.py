@@ -138,11 +138,8 @@ def _delay_imports(
 
 
 def _table_length(read: ReadRva, rva: int, pointer: int, budget: List[int]) -> int:
-    """Returns the bytes of a table of pointers that ends with 0, including the 0.
-
-    Args:
-        budget: one number: the pointers that may still be read, reduced here
-    """
+    """Returns the bytes of a table of pointers that ends with 0, including the 0. `budget` has one number:
+    the pointers that may still be read, reduced here."""
     count = 0
     while budget[0] > 0:
         budget[0] -= 1
@@ -174,11 +171,8 @@ def _load_config(read: ReadRva, headers: Headers, pointer: int, image_base: int)
 
 def _dynamic(read: ReadRva, rva: int, pointer: int) -> Iterator[Tuple[int, int]]:
     """Yields (start, end) of the sites of dynamic relocations: code that Windows replaces when it loads the
-    image.
-
-    Raises:
-        _TooManyError: the table has another version than 1 or an unknown kind of relocations, or is too long
-    """
+    image. Raises _TooManyError if the table has another version than 1 or an unknown kind of relocations, or
+    is too long."""
     version, size = _TABLE.unpack(_need(read, rva, _TABLE.size))
     if version != 1 or size > _MAX_DIRECTORY:
         raise _TooManyError
@@ -222,11 +216,7 @@ def _member(data: bytes, offset: int, size: int) -> int:
 
 
 def _need(read: ReadRva, rva: int, length: int) -> bytes:
-    """Returns bytes of the image.
-
-    Raises:
-        _TooManyError: some of them are missing
-    """
+    """Returns bytes of the image. Raises _TooManyError if some of them are missing."""
     data: Optional[object] = None if rva < 0 else read(rva, length)
     if data is None:
         raise _TooManyError

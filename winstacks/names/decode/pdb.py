@@ -174,11 +174,8 @@ class Pdb:
         return _Addresses(original or named(_SECTIONS), omap if original else b"")
 
     def symbols(self) -> Iterator[Symbol]:
-        """Yields the functions of the PDB's modules, then the public symbols at other addresses.
-
-        Raises:
-            PdbError: a stream is damaged or cut
-        """
+        """Yields the functions of the PDB's modules, then the public symbols at other addresses. Raises
+        PdbError if a stream is damaged or cut."""
         seen: Dict[int, None] = {}
         for symbol in (*self._functions(), *self._publics()):
             if len(seen) >= MAX_SYMBOLS:
@@ -218,11 +215,8 @@ class Pdb:
 
 
 class _Addresses:
-    """Converts section and offset into an RVA.
-
-    Args:
-        omap: pairs of an RVA of the linked file, and of the file after its functions were moved; or empty
-    """
+    """Converts section and offset into an RVA. `omap` has pairs of an RVA of the linked file, and of the file
+    after its functions were moved; it may be empty."""
 
     def __init__(self, sections: bytes, omap: bytes) -> None:
         whole = len(sections) - len(sections) % SECTION.size

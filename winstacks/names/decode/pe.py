@@ -61,11 +61,7 @@ class HeaderError(Exception):
 
 
 class Section(NamedTuple):
-    """A section of an image.
-
-    Attributes:
-        end: RVA behind the section, at most SizeOfImage
-    """
+    """A section of an image. `end` is the RVA behind the section, at most SizeOfImage."""
 
     start: int
     end: int
@@ -110,11 +106,7 @@ class CodeView(NamedTuple):
 
 
 def read_headers(read: ReadRva) -> Headers:
-    """Parses the headers at RVA 0.
-
-    Raises:
-        HeaderError: the headers are paged out or are not PE headers
-    """
+    """Parses the headers at RVA 0. Raises HeaderError if the headers are paged out or are not PE headers."""
     dos = _need(read, 0, 0x40)
     (start,) = struct.unpack_from("<I", dos, 0x3C)
     if bytes(dos[:2]) != b"MZ" or not 0x40 <= start < MAX_IMAGE:
@@ -166,11 +158,8 @@ def read_codeview_record(read: ReadRva, headers: Headers) -> Optional[Bytes]:
 
 
 def read_checksum(read: ReadRva) -> Optional[int]:
-    """Returns CheckSum of the optional header, None if it cannot be read.
-
-    Raises:
-        HeaderError: the start of the headers cannot be read
-    """
+    """Returns CheckSum of the optional header, None if it cannot be read. Raises HeaderError if the start of
+    the headers cannot be read."""
     start = int.from_bytes(_need(read, 0x3C, 4), "little")
     return unsigned(read(start + _FILE_HEADER.size + _CHECKSUM, 4))
 
@@ -186,13 +175,9 @@ def codeview_of(record: Optional[Bytes]) -> Optional[CodeView]:
 
 
 def _need(read: ReadRva, rva: int, length: int) -> memoryview:
-    """Returns bytes of the headers.
-
-    Raises:
-        HeaderError: some of them cannot be read. What leads beyond the first page is taken for a write to
-            them, although 96 sections would not fit there: in 228 files of several compilers they end below
-            1,400 bytes
-    """
+    """Returns bytes of the headers. Raises HeaderError if some of them cannot be read. What leads beyond the
+    first page is taken for a write to them, although 96 sections would not fit there: in 228 files of several
+    compilers they end below 1,400 bytes."""
     data = read(rva, length)
     if data is None:
         within = rva + length <= PAGE_SIZE

@@ -117,10 +117,7 @@ class PeImage:
 
     def page(self, rva: int, base: int) -> Optional[FilePage]:
         """Returns a page of an image that is mapped at an address, None if no part of the image covers it.
-
-        Args:
-            rva: RVA of the page, a multiple of PAGE_SIZE
-        """
+        `rva` is the page's, a multiple of PAGE_SIZE."""
         return self._pages[rva, base]
 
     def read_rva(self, rva: int, length: int) -> Optional[bytes]:
@@ -152,11 +149,8 @@ class PeImage:
         return total + self.file_size
 
     def _parse_optional(self) -> None:
-        """Reads the values that `Headers` does not have.
-
-        Raises:
-            PeFileError: a number is outside the range that the loader accepts
-        """
+        """Reads the values that `Headers` does not have. Raises PeFileError if a number is outside the range
+        that the loader accepts."""
         (start,) = struct.unpack("<I", self._need(0x3C, 4))
         optional = start + _SIGNATURE_AND_FILE_HEADER
         magic, alignment, head = (
@@ -182,11 +176,8 @@ class PeImage:
         ]
 
     def _find_parts(self) -> List[_Part]:
-        """Returns the parts of the image by RVA: the headers and the sections.
-
-        Raises:
-            PeFileError: the file ends before a section does, or sections overlap
-        """
+        """Returns the parts of the image by RVA: the headers and the sections. Raises PeFileError if the file
+        ends before a section does, or sections overlap."""
         self._unlike: List[Tuple[int, int]] = []
         parts = [_Part(0, round_to_pages(self._head), self._head, 0, self._head)]
         end = self.headers.size
@@ -213,11 +204,8 @@ class PeImage:
         return parts
 
     def _relocations(self) -> Dict[int, List[RelocationBlock]]:
-        """Returns the blocks of relocations, by the RVA of their page: usually one for each page.
-
-        Raises:
-            PeFileError: the blocks cannot be read to their end, or a page has more than linkers make
-        """
+        """Returns the blocks of relocations, by the RVA of their page: usually one for each page. Raises
+        PeFileError if the blocks cannot be read to their end, or a page has more than linkers make."""
         rva, size = self.headers.directory(relocations.DIRECTORY_RELOCATIONS)
         by_page: Dict[int, List[RelocationBlock]] = {}
         for block in relocations.blocks(self.read_rva, rva, size):
@@ -246,11 +234,8 @@ class PeImage:
         return FilePage(bytes(data), known, _subtract(excluded, end) if self._all_written else ())
 
     def _relocated(self, rva: int, base: int, data: bytearray) -> bytearray:
-        """Relocates the bytes of a page, and returns them.
-
-        Args:
-            data: bytes of the page, changed in place
-        """
+        """Relocates the bytes of a page, and returns them. `data` has the bytes of the page, changed in
+        place."""
         delta = base - self.image_base
         content = bytes(data)
         if not rva:
@@ -292,11 +277,7 @@ class PeImage:
         return data if len(data) == length else None
 
     def _need(self, offset: int, length: int) -> bytes:
-        """Returns bytes of the headers.
-
-        Raises:
-            PeFileError: the file ends before them
-        """
+        """Returns bytes of the headers. Raises PeFileError if the file ends before them."""
         data = self._at_offset(offset, length)
         if data is None:
             raise PeFileError("ends within its headers")

@@ -39,8 +39,7 @@ Slot = Tuple[int, int]
 
 def of_image(read: Callable[[int, int], Optional[Bytes]]) -> Iterator[Tuple[int, List[Slot]]]:
     """Yields (page RVA, relocations) of the readable blocks of an image. If the blocks can be followed to
-    their end, the last page is END.
-    """
+    their end, the last page is END."""
     try:
         rva, size = read_headers(read).directory(DIRECTORY_RELOCATIONS)
     except HeaderError:
@@ -52,11 +51,7 @@ def of_image(read: Callable[[int, int], Optional[Bytes]]) -> Iterator[Tuple[int,
 
 
 class RelocationBlock(NamedTuple):
-    """The place of the relocations of a page.
-
-    Attributes:
-        page: RVA of the page, END for the mark of the end
-    """
+    """The place of the relocations of a page. `page` is the RVA of the page, END for the mark of the end."""
 
     page: int
     rva: int
@@ -65,10 +60,7 @@ class RelocationBlock(NamedTuple):
 
 def blocks(read: ReadRva, rva: int, size: int) -> Iterator[RelocationBlock]:
     """Yields the blocks of relocations, then a block with the page END. Without that block, some are missing.
-
-    Args:
-        rva, size: the directory of relocations; the size is 0 if there are none
-    """
+    `rva` and `size` are the directory of relocations; the size is 0 if there are none."""
     end = rva + min(size, MAX_BYTES)
     for _ in range(MAX_BLOCKS):
         if rva + _BLOCK.size > end and size <= MAX_BYTES:

@@ -127,8 +127,7 @@ class NameTable:
 
     def _function_label(self, piece: int) -> Optional[Label]:
         """Returns the label of the function to which a piece of code without a label belongs. The result is
-        kept.
-        """
+        kept."""
         label = self._pieces[piece]
         if label is _UNKNOWN:
             label = None
@@ -147,11 +146,8 @@ class NameTable:
 
     def _nearest(self, rva: int, piece: int) -> Optional[Label]:
         """Returns the last label up to an RVA that no entry of the function table covers, if no function lies
-        between the two.
-
-        Args:
-            piece: position of the last entry before the RVA in the function table, -1 if there is none
-        """
+        between the two. `piece` is the position of the last entry before the RVA in the function table, -1 if
+        there is none."""
         position = bisect_right(self._rvas, rva) - 1
         if position < 0:
             return None

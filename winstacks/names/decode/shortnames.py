@@ -19,11 +19,8 @@ _REPLACED = str.maketrans("+,;=[]", "______")
 
 
 def is_short_name_of(short: str, long: str) -> bool:
-    """Returns whether a file name has the form of the short name that a file with a long name has.
-
-    Args:
-        short, long: names without folders
-    """
+    """Returns whether a file name has the form of the short name that a file with a long name has. `short`
+    and `long` are names without folders."""
     found = _SHORT.fullmatch(short.upper())
     plain = long.upper().replace(" ", "").lstrip(".").translate(_REPLACED)
     stem, dot, extension = plain.rpartition(".")

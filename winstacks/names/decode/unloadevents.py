@@ -27,11 +27,7 @@ names are."""
 
 
 class UnloadEvent(NamedTuple):
-    """A module that was unloaded.
-
-    Attributes:
-        sequence: number of the event; later events have higher numbers
-    """
+    """A module that was unloaded. `sequence` is the number of the event; later events have higher numbers."""
 
     base: int
     size: int
@@ -41,11 +37,8 @@ class UnloadEvent(NamedTuple):
 
 
 class EventLayout:
-    """The layout of an element of a ring.
-
-    Attributes:
-        image_size: offset of SizeOfImage in an element; the member has the size of a pointer
-    """
+    """The layout of an element of a ring. `image_size` is the offset of SizeOfImage in an element; the member
+    has the size of a pointer."""
 
     def __init__(self, element: Structure) -> None:
         base, name = element.field("BaseAddress"), element.field("ImageName")
@@ -79,10 +72,8 @@ def read_events(data: Bytes, layout: EventLayout, user_end: int) -> Optional[Lis
     Each element must be unused (all zeros) or a credible event in the slot of its sequence number. The
     sequence numbers must be consecutive, and the slots must be used from the first one on. A process chooses
     the names of its DLLs, so a short or empty name must not hide the ring: it is enough that one name has
-    MIN_NAME characters, or that every event has a name and a time stamp.
-
-    Args:
-        data: bytes of the ring: `EVENTS` or `EVENTS_EX` elements
+    MIN_NAME characters, or that every event has a name and a time stamp. `data` has the bytes of the ring:
+    `EVENTS` or `EVENTS_EX` elements.
     """
     count = len(data) // layout.size
     events: List[UnloadEvent] = []
@@ -114,10 +105,7 @@ def salvage_events(data: Bytes, layout: EventLayout, user_end: int) -> List[Unlo
 
 def find_ring(data: memoryview, layouts: Sequence[EventLayout], user_end: int) -> Iterator[int]:
     """Yields the offsets in a module's data at which the content proves the ring `RtlpUnloadEventTrace`.
-
-    Args:
-        data: bytes of the module; their address is a multiple of the pointer size
-    """
+    `data` has the bytes of the module; their address is a multiple of the pointer size."""
     for layout in layouts:
         width = layout.pointer_size
         count = len(data) // width

@@ -137,11 +137,8 @@ def packed_length(word: int) -> int:
 
 
 def read_record(read_rva: ReadRva, word: int) -> UnwindRecord:
-    """Returns the record of an entry, by the entry's second word (not of an island).
-
-    Raises:
-        UnwindDataError: the record is unreadable or invalid
-    """
+    """Returns the record of an entry, by the entry's second word (not of an island). Raises UnwindDataError
+    if the record is unreadable or invalid."""
     if word & FLAG_MASK in (PACKED, FRAGMENT):
         return _packed(word)
     return _full(read_rva, word & ~FLAG_MASK)
@@ -265,11 +262,8 @@ def _scope_index(scope: int) -> int:
 
 
 class _Codes:
-    """The codes of a full record.
-
-    Attributes:
-        codes: the codes, then the sequences of epilogues that have no end code
-    """
+    """The codes of a full record. `codes` are the codes, then the sequences of epilogues that have no end
+    code."""
 
     def __init__(self, data: bytes) -> None:
         self.codes: List[UnwindCode] = []
@@ -344,7 +338,6 @@ def _next_pair(code: UnwindCode, distance: int) -> UnwindCode:
 
 
 def _decoded(code: Sequence[int]) -> UnwindCode:
-    """Returns an unwind code from its bytes."""
     first = code[0]
     if first < 0x20:
         return UnwindCode(ALLOC, size=first * 16)

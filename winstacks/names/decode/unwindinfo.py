@@ -62,11 +62,8 @@ class UnwindDataError(Exception):
 
 
 class RuntimeFunction(NamedTuple):
-    """RUNTIME_FUNCTION: an entry of the function table, which describes a piece of code.
-
-    Attributes:
-        unwind: UnwindData, RVA of the UNWIND_INFO; with bit 0 set, of another RUNTIME_FUNCTION
-    """
+    """RUNTIME_FUNCTION: an entry of the function table, which describes a piece of code. `unwind` is
+    UnwindData, the RVA of the UNWIND_INFO; with bit 0 set, of another RUNTIME_FUNCTION."""
 
     begin: int
     end: int
@@ -90,11 +87,8 @@ class Code(NamedTuple):
 
 
 class Epilog(NamedTuple):
-    """An epilogue (its pops and its return or jump) as version 2 describes it.
-
-    Attributes:
-        distance: bytes from its start to the end of the function
-    """
+    """An epilogue (its pops and its return or jump) as version 2 describes it. `distance` counts the bytes
+    from its start to the end of the function."""
 
     distance: int
     size: int
@@ -122,11 +116,7 @@ class UnwindInfo(NamedTuple):
 
 
 def read_runtime_function(read_rva: ReadRva, rva: int) -> RuntimeFunction:
-    """Returns the RUNTIME_FUNCTION at an RVA.
-
-    Raises:
-        UnwindDataError: it is not readable
-    """
+    """Returns the RUNTIME_FUNCTION at an RVA. Raises UnwindDataError if it is not readable."""
     data = read_rva(rva, RUNTIME_FUNCTION_SIZE)
     if data is None:
         raise UnwindDataError(StatusCode.UNWIND_DATA_UNREADABLE)
@@ -134,12 +124,8 @@ def read_runtime_function(read_rva: ReadRva, rva: int) -> RuntimeFunction:
 
 
 def read_unwind_info(read_rva: ReadRva, rva: int) -> UnwindInfo:
-    """Returns the parsed UNWIND_INFO at an RVA. At most LONGEST bytes are read.
-
-    Raises:
-        UnwindDataError: the data is not readable, or has an unknown version, an unknown operation or an
-            incomplete code
-    """
+    """Returns the parsed UNWIND_INFO at an RVA. At most LONGEST bytes are read. Raises UnwindDataError if the
+    data is not readable, or has an unknown version, an unknown operation or an incomplete code."""
     head = read_rva(rva, 4)
     if head is None:
         raise UnwindDataError(StatusCode.UNWIND_DATA_UNREADABLE)
@@ -166,11 +152,8 @@ def read_unwind_info(read_rva: ReadRva, rva: int) -> UnwindInfo:
 
 
 def length_of(head: Optional[Bytes]) -> int:
-    """Returns how many bytes of an UNWIND_INFO are read.
-
-    Args:
-        head: the first four bytes of the UNWIND_INFO, None if they are missing
-    """
+    """Returns how many bytes of an UNWIND_INFO are read. `head` has the first four bytes of the UNWIND_INFO,
+    None if they are missing."""
     if head is None:
         return 4
     chained = RUNTIME_FUNCTION_SIZE if head[0] >> 3 & CHAININFO else 0

@@ -49,11 +49,8 @@ def read_fixed_file_info(read: ReadRva, headers: Headers) -> Optional[bytes]:
 
 
 def _entry(read: ReadRva, rva: int, entry_id: Optional[int]) -> Optional[int]:
-    """Returns the target of an entry of a resource directory, None if it is unreadable or missing.
-
-    Args:
-        entry_id: ID of the entry; the first entry if it is None
-    """
+    """Returns the target of an entry of a resource directory, None if it is unreadable or missing. `entry_id`
+    is the ID of the entry; None for the first entry."""
     head = read(rva, _DIRECTORY.size)
     if head is None:
         return None

@@ -51,17 +51,9 @@ class RefEvent(NamedTuple):
 
 
 class RefDecoder:
-    """Decodes `_OBJECT_REF_INFO` and the `_OBJECT_REF_STACK_INFO` behind it.
-
-    Args:
-        types: the kernel's structures; Vista's events have no Tag
-
-    Attributes:
-        stack_info: offset of the first event
-
-    Raises:
-        MissingMemberError: the symbols do not describe them
-    """
+    """Decodes `_OBJECT_REF_INFO` and the `_OBJECT_REF_STACK_INFO` behind it. `types` are the kernel's
+    structures; Vista's events have no Tag. `stack_info` is the offset of the first event. Raises
+    MissingMemberError if the symbols do not describe them."""
 
     def __init__(self, types: Structures) -> None:
         info, event = types[_INFO], types[_EVENT]
@@ -80,11 +72,7 @@ class RefDecoder:
 
     def plausible(self, event: RefEvent, before: Optional[RefEvent], traces: int) -> bool:
         """Returns whether the memory behind the used events holds one more event rather than earlier
-        contents.
-
-        Args:
-            before: the event before it, None for the first one
-        """
+        contents. `before` is the event before it, None for the first one."""
         later = before is None or event.sequence > before.sequence
         tag = b"" if event.tag is None else event.tag.to_bytes(4, "little")
         printable = all(32 <= byte < 127 for byte in tag.rstrip(b"\0")) and (
@@ -101,14 +89,9 @@ class RefDecoder:
 
 
 class StackTableDecoder:
-    """Decodes `_STACK_TABLE` without its hash area, and the `_OBJECT_REF_TRACE` in its blocks.
-
-    Attributes:
-        header_size: bytes of the table that are decoded
-
-    Raises:
-        MissingMemberError: the symbols do not describe them
-    """
+    """Decodes `_STACK_TABLE` without its hash area, and the `_OBJECT_REF_TRACE` in its blocks. `header_size`
+    counts the bytes of the table that are decoded. Raises MissingMemberError if the symbols do not describe
+    them."""
 
     def __init__(self, types: Structures, pointer_size: int) -> None:
         table = types[_TABLE]
@@ -123,11 +106,8 @@ class StackTableDecoder:
         self._trace = struct.Struct(f"<{self.max_depth}{code}")
 
     def table(self, data: Buffer) -> Tuple[int, Tuple[int, ...]]:
-        """Decodes the head of a table.
-
-        Returns:
-            The number of traces, and the addresses of the blocks that hold 1024 each.
-        """
+        """Decodes the head of a table. Returns the number of traces, and the addresses of the blocks that
+        hold 1024 each."""
         return self._count.value_in(data), self._blocks.unpack_from(data, self._blocks_offset)
 
     def locate(self, count: int, blocks: Tuple[int, ...], number: int) -> Optional[int]:

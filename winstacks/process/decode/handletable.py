@@ -38,17 +38,9 @@ class EntryDecoder:
     """Decodes `_HANDLE_TABLE_ENTRY`.
 
     Until 7 an entry has Object, an address with flags in its low bits. Since 8 it has ObjectPointerBits, the
-    address without its low and high bits.
-
-    Args:
-        creators: whether the kernel stores granted access as an index, so that CreatorBackTraceIndex is valid
-            (32-bit XP and 2003)
-
-    Attributes:
-        has_creators: whether entries hold the trace indices of creators
-
-    Raises:
-        MissingMemberError: the symbols do not describe an entry
+    address without its low and high bits. `creators` says whether the kernel stores granted access as an
+    index, so that CreatorBackTraceIndex is valid (32-bit XP and 2003). `has_creators` says whether entries
+    hold the trace indices of creators. Raises MissingMemberError if the symbols do not describe an entry.
     """
 
     def __init__(self, types: Structures, pointer_size: int, creators: bool) -> None:
@@ -70,11 +62,8 @@ class EntryDecoder:
         return index * self.per_page * HANDLE_STEP
 
     def entry(self, data: Buffer, handle: int, start: int = 0) -> Optional[Entry]:
-        """Decodes the entry of a handle, which begins at an offset in data; None if it is free.
-
-        Raises:
-            ValueError: data is too short
-        """
+        """Decodes the entry of a handle, which begins at an offset in data; None if it is free. Raises
+        ValueError if data is too short."""
         header = self._object_header(self._object.value_in(data, start))
         if not header:
             return None

@@ -36,22 +36,16 @@ _KEPT = 16
 
 
 class ImageContent(NamedTuple):
-    """The content of a file as Volatility's layers read it: packed data is decompressed.
-
-    Attributes:
-        read: returns b"" for a range that cannot be read
-    """
+    """The content of a file as Volatility's layers read it: packed data is decompressed. `read` returns b""
+    for a range that cannot be read."""
 
     size: int
     read: ReadFile
 
 
 class ContentIdentity(NamedTuple):
-    """An ImageId, and the number of parts that it lacks.
-
-    Attributes:
-        image_id: the letter i and 32 hexadecimal digits
-    """
+    """An ImageId, and the number of parts that it lacks. `image_id` is the letter i and 32 hexadecimal
+    digits."""
 
     image_id: str
     unread: int

@@ -43,13 +43,8 @@ def most_scanned(file_size: int) -> int:
 
 class WalkBudget:
     """The frames that all walks may still have, and the bytes of stacks that scans may still read.
-
-    Args:
-        file_size: bytes of the files of the input
-
-    Attributes:
-        scanned: bytes that scans may still read; 0 or less if none
-    """
+    `file_size` counts the bytes of the files of the input. `scanned` is how many bytes scans may still read;
+    0 or less if none."""
 
     def __init__(self, file_size: int) -> None:
         frames = LEAST_FRAMES + file_size // BYTES_OF_A_FRAME

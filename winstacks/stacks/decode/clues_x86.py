@@ -149,8 +149,7 @@ def find_starts(code: bytes) -> Iterator[Tuple[int, bool]]:
 
 def bare_starts(code: bytes, address: int) -> Iterator[int]:
     """Yields the positions at which any function may start: behind padding, or aligned behind a return or a
-    jump.
-    """
+    jump."""
     for match in _BEHIND_PADDING.finditer(code):
         yield match.end()
     for match in _BEHIND_END.finditer(code):
@@ -167,11 +166,8 @@ def jump_by_table(before: bytes, jump: bytes) -> Optional[Tuple[int, int, Option
     """Decodes a jump through a table with a comparison right before it that bounds the table's entries.
 
     cmp register, n; ja; jmp [table + 4 * register]; optionally, movzx register, byte ptr [numbers + register]
-    lies between.
-
-    Returns:
-        (address of the table, greatest entry number, address of the bytes that hold entry numbers or None);
-        None if the code is no such jump.
+    lies between. Returns (address of the table, greatest entry number, address of the bytes that hold entry
+    numbers or None); None if the code is no such jump.
     """
     match = _BOUNDED.search(before)
     if match is None or len(jump) < TABLE_JUMP or jump[:2] != b"\xff\x24" or jump[2] & 0xC7 != 0x85:

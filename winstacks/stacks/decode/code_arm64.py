@@ -18,11 +18,8 @@ _BL = 0x25
 
 
 def is_call(before: Bytes) -> bool:
-    """Returns whether bytes of code end in a call: bl, blr, or an authenticated form of blr.
-
-    Args:
-        before: bytes before the supposed return address; the last four are enough
-    """
+    """Returns whether bytes of code end in a call: bl, blr, or an authenticated form of blr. `before` has the
+    bytes before the supposed return address; the last four are enough."""
     if len(before) < 4:
         return False
     word = int.from_bytes(before[-4:], "little")

@@ -71,11 +71,8 @@ class Contexts:
         self._record = record.reader("ExceptionAddress", "NumberParameters")
 
     def find_interrupted(self, name: str, entry: int, together: Together) -> Optional[Registers32]:
-        """Returns the interrupted registers; None if the structures on the stack are not valid.
-
-        Args:
-            entry: Esp at its first instruction
-        """
+        """Returns the interrupted registers; None if the structures on the stack are not valid. `entry` is
+        Esp at its first instruction."""
         found = self._behind_record(entry) if name == EXCEPTION else (None, entry + _APC_ARGUMENTS)
         if found is None:
             return None

@@ -46,15 +46,13 @@ class Epilogue(NamedTuple):
 def decode(
     code: Bytes, address: int, frame_register: int, leaves: Callable[[int], bool]
 ) -> Optional[Epilogue]:
-    """Decodes the rest of an epilogue.
+    """Decodes the rest of an epilogue. Returns the rest of the epilogue; None if the code is not an epilogue,
+    or too short to decide.
 
     Args:
         address: address of the first byte, in any unit that jumps can be counted in
         frame_register: number of the function's frame register, 0 if it has none
         leaves: returns whether a jump to an address ends the function (rather than staying in it)
-
-    Returns:
-        The rest of the epilogue; None if the code is not an epilogue, or too short to decide.
     """
     code = bytes(code[:LONGEST])
     base, adjust, position = _release(code, frame_register)

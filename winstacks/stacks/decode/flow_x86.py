@@ -255,14 +255,10 @@ class Flow:
         A call that never returns may be followed by another function. The state that was carried over the
         call is then wrong, and the end of that function shows the error. So the state is proven if the
         instruction leads to an end with the caller's Esp and Ebp. It is also proven if the instruction leads
-        to no end, but is reached from a proven instruction without passing a call.
-
-        Args:
-            returns: whether only a return counts as an end, and a jump elsewhere does not: a part that was
-                moved away jumps back to its function in any state of the stack
-
-        Returns:
-            None if no end is reached and the state is not proven otherwise.
+        to no end, but is reached from a proven instruction without passing a call. Returns None if no end is
+        reached and the state is not proven otherwise. `returns` says whether only a return counts as an end,
+        and a jump elsewhere does not: a part that was moved away jumps back to its function in any state of
+        the stack.
         """
         return self._judged[returns].get(address)
 
@@ -272,9 +268,7 @@ class Flow:
 
         A return needs its address on top of the stack. So the instructions between such a call and the
         returns behind it determine the depth behind the call, provided that all ways give the same depth.
-
-        Returns:
-            Whether any depth was found.
+        Returns whether any depth was found.
         """
         before: Dict[int, List[Tuple[int, int]]] = {}
         needed: Dict[int, Optional[int]] = {}
@@ -387,11 +381,7 @@ class Flow:
 
 def _moved_by(low: Optional[int], high: Optional[int]) -> Optional[int]:
     """Returns the bytes by which an instruction moves Esp, from the depths to which it leads from the two
-    probes.
-
-    Returns:
-        None if the instruction sets Esp, or the result is unknown.
-    """
+    probes; None if the instruction sets Esp, or the result is unknown."""
     if low is None or high is None or low - _PROBES[0] != high - _PROBES[1]:
         return None
     return low - _PROBES[0]

@@ -30,11 +30,8 @@ _DISPLACEMENT = {0: 0, 1: 1, 2: 4}
 
 
 def is_call(before: Bytes) -> bool:
-    """Returns whether bytes of code end in a call.
-
-    Args:
-        before: bytes before the supposed return address; the last LONGEST_CALL of them are enough
-    """
+    """Returns whether bytes of code end in a call. `before` has the bytes before the supposed return address;
+    the last LONGEST_CALL of them are enough."""
     return next(lengths(before), None) is not None
 
 
@@ -220,11 +217,8 @@ class UserTransition(NamedTuple):
 
 
 class ReturnCandidate(NamedTuple):
-    """A value on a stack that may be a return address and is none of the frames.
-
-    Attributes:
-        absent: whether the code there is not in the image, so that a call may be before the address
-    """
+    """A value on a stack that may be a return address and is none of the frames. `absent` says whether the
+    code there is not in the image, so that a call may be before the address."""
 
     address: int
     slot: int
@@ -258,11 +252,8 @@ def as_candidates(walk: StackWalk, slot_size: int) -> Tuple[ReturnCandidate, ...
 
 
 class StackRanges:
-    """The stacks that a walk may run on; the walk only goes up each stack.
-
-    Args:
-        ranges: (low, high) of each stack; empty if the limits are unknown
-    """
+    """The stacks that a walk may run on; the walk only goes up each stack. `ranges` are (low, high) of each
+    stack; empty if the limits are unknown."""
 
     def __init__(self, ranges: Iterable[Tuple[int, int]]) -> None:
         self._ranges: List[Tuple[int, int]] = list(ranges)

@@ -69,11 +69,8 @@ class OwnFunction(NamedTuple):
 
 
 class Functions:
-    """Finds the changes that functions have made to the stack.
-
-    Args:
-        budget: of the image; without one, the functions have a budget of their own
-    """
+    """Finds the changes that functions have made to the stack. `budget` is the image's; without one, the
+    functions have a budget of their own."""
 
     def __init__(self, read: ReadMemory, budget: Optional[FollowBudget] = None) -> None:
         self._code = CodePages(read)
@@ -87,19 +84,13 @@ class Functions:
         self._budget = budget or FollowBudget(MAX_FOLLOWED << 10)
 
     def place(self, start: int, ip: int) -> Optional[StackPlace]:
-        """Returns the stack state at an instruction of the function that starts at an address.
-
-        Returns:
-            None if no way from that start to the instruction was found.
-        """
+        """Returns the stack state at an instruction of the function that starts at an address; None if no way
+        from that start to the instruction was found."""
         return self.flow(start).places.get(ip)
 
     def entry_sp(self, registers: Registers32, start: int, popped: int) -> Optional[int]:
         """Returns the value of Esp at a function's first instruction, None if its code does not determine it.
-
-        Args:
-            popped: bytes of arguments that the last callee has popped, as far as is known
-        """
+        `popped` is how many bytes of arguments the last callee has popped, as far as is known."""
         ip, place = registers.ip, self.place(start, registers.ip)
         if registers.exact and place is not None and place.depth is not None:
             return registers.sp + place.depth

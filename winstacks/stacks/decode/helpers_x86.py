@@ -43,11 +43,8 @@ _ESP_LOWERED = (b"\x94", b"\x8b\xe1", b"\x87\xe0", b"\x87\xc4")
 def set_up_depth(code: CodePages, start: int) -> Optional[int]:
     """Returns the bytes that the caller of a helper has pushed, if the helper sets up the caller's frame.
 
-    The caller saves its own Ebp right below its return address.
-
-    Returns:
-        Bytes between Esp and the caller's return address before the call; None if the function is no such
-        helper.
+    The caller saves its own Ebp right below its return address. Returns the bytes between Esp and the
+    caller's return address before the call; None if the function is no such helper.
     """
     address, pushed = start, 0
     stored: Optional[int] = None

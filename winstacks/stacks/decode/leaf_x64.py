@@ -61,10 +61,7 @@ def may_have_called(find_image: FindImage, read: ReadMemory, to: int, leaf: int)
     """Returns whether the call before a return address can have led to a place that no unwind data covers.
 
     A direct call leads there if its target lies in the same gap between the functions of the table, or if the
-    function that it calls has a jump that may lead there.
-
-    Args:
-        to: the return address, behind a call
+    function that it calls has a jump that may lead there. `to` is the return address, behind a call.
     """
     image, target = find_image(leaf), call_target(find_image, read, to)
     if image is None or image.table is None or target is None:

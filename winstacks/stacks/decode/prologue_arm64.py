@@ -73,11 +73,8 @@ def _store(word: int) -> Optional[_Store]:
 
 
 def agrees(code: Bytes, record: UnwindRecord) -> bool:
-    """Returns whether the first instructions of a function are those that its codes describe.
-
-    Args:
-        code: the instructions of the prologue, as many as there are codes
-    """
+    """Returns whether the first instructions of a function are those that its codes describe. `code` has the
+    instructions of the prologue, as many as there are codes."""
     words = struct.unpack_from(f"<{record.prolog}I", code)
     codes = reversed(record.codes[: record.prolog])
     return all(_is_coded(word, unwind_code) for word, unwind_code in zip(words, codes))
@@ -104,8 +101,7 @@ def _is_coded(word: int, code: UnwindCode) -> bool:
 
 def outside_of_body(before: int, word: int) -> bool:
     """Returns whether an instruction belongs to a prologue or an epilogue: then no function is in its body
-    there.
-    """
+    there."""
     store, stored = _store(word), _store(before)
     pairs = [found for found in (store, stored) if found is not None and found.registers == (FP, LR)]
     loads = before & 0xFFC07FFF == 0xA8C07BFD

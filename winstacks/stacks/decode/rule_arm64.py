@@ -76,11 +76,8 @@ class RuleArm64(NamedTuple):
 
 
 def of_codes(codes: Sequence[UnwindCode], first: int) -> RuleArm64:
-    """Returns the rule that the codes from an index on make, up to END.
-
-    Raises:
-        UnwindDataError: a code is reserved, or needs what no dump has
-    """
+    """Returns the rule that the codes from an index on make, up to END. Raises UnwindDataError if a code is
+    reserved, or needs what no dump has."""
     sp = SlotAt(Base(SP_AT), 0)
     loads: List[SlotAt] = []
     saved: Dict[int, int] = {}
@@ -116,10 +113,8 @@ def of_codes(codes: Sequence[UnwindCode], first: int) -> RuleArm64:
 
 
 class EffectArm64:
-    """The unwinding from a return address, as one read of the stack.
-
-    Args:
-        saved: slot index of each restored register, by place
+    """The unwinding from a return address, as one read of the stack. `saved` is the slot index of each
+    restored register, by place.
 
     Attributes:
         returns: slot index of the caller's return address

@@ -68,11 +68,8 @@ class _Slot(Generic[R]):
 
 
 class Scan(Generic[R]):
-    """The scans of one walk.
-
-    Attributes:
-        unreadable: whether a scan met a part of the stack that is not in the image
-    """
+    """The scans of one walk. `unreadable` says whether a scan met a part of the stack that is not in the
+    image."""
 
     def __init__(self, walker: Stepping[R], stacks: StackRanges) -> None:
         self._walker: Stepping[R] = walker

@@ -38,10 +38,8 @@ def carry_out(rule: Rule, registers: Registers, read: ReadMemory) -> Tuple[Regis
     """Returns the registers after the return, and the address of the machine frame that was popped, if any.
 
     Volatile registers are unknown after the return. They are unknown behind a machine frame, too, because its
-    builder saved them elsewhere.
-
-    Raises:
-        UnwindError: a base register of the rule, the return address or the caller's stack pointer is unknown
+    builder saved them elsewhere. Raises UnwindError if a base register of the rule, the return address or the
+    caller's stack pointer is unknown.
     """
     loaded: List[Optional[int]] = []
 
@@ -101,11 +99,8 @@ class Step(NamedTuple):
 
 
 class Unwinder:
-    """Unwinds functions of one image.
-
-    Args:
-        read_rva: reads the image's code; None: the reader of the table reads it
-    """
+    """Unwinds functions of one image. `read_rva` reads the image's code; None: the reader of the table reads
+    it."""
 
     def __init__(
         self, table: FunctionTable, base: int, read: ReadMemory, read_rva: Optional[ReadRva] = None

@@ -114,10 +114,8 @@ class Walker(abc.ABC, Generic[R]):
     def follow(self, registers: R, frames: List[Frame], sure: bool) -> Optional[R]:
         """Continues from a return address by a fast path that covers the most frequent kind of step.
 
-        A walker without a fast path returns the registers unchanged.
-
-        Returns:
-            The registers of the new last frame; None if that frame is the end of the stack.
+        A walker without a fast path returns the registers unchanged. Returns the registers of the new last
+        frame; None if that frame is the end of the stack.
         """
         return registers
 
@@ -144,10 +142,8 @@ class Walker(abc.ABC, Generic[R]):
     def is_return(self, address: int) -> Optional[bool]:
         """Returns whether a value on a stack can be a return address: code behind a call.
 
-        Outside all modules the address must lie in executable memory.
-
-        Returns:
-            None if the code cannot be read and nothing else decides.
+        Outside all modules the address must lie in executable memory. Returns None if the code cannot be read
+        and nothing else decides.
         """
         image = self._find_image(address - 1)
         if image is None:
@@ -209,11 +205,8 @@ class Walker(abc.ABC, Generic[R]):
         return None if direct else WalkStep(registers.returned(address), LEAF)
 
     def is_behind_call(self, address: int) -> Optional[bool]:
-        """Returns whether the code before an address is a call, whatever the unwind data says.
-
-        Returns:
-            None if that code cannot be read.
-        """
+        """Returns whether the code before an address is a call, whatever the unwind data says; None if that
+        code cannot be read."""
         image = self._find_image(address - 1)
         if image is None:
             return self.behind_call(self._read, address)
@@ -221,11 +214,7 @@ class Walker(abc.ABC, Generic[R]):
 
     def behind_call(self, read: ReadMemory, address: int) -> Optional[bool]:
         """Returns whether the code before an address (in any unit that `read` takes) ends in a call of x86 or
-        x64.
-
-        Returns:
-            None if the code cannot be read, or only so little of it that a longer call could be missed.
-        """
+        x64; None if the code cannot be read, or only so little of it that a longer call could be missed."""
         for length in (LONGEST_CALL, address % PAGE_SIZE):
             if 0 < length <= min(address, LONGEST_CALL):
                 code = read(address - length, length)

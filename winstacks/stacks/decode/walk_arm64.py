@@ -206,7 +206,6 @@ class WalkerArm64(Walker[RegistersArm64]):
         return not called if image is None else called is False or not image.executable(address - 1)
 
     def _unwound(self, rule: RuleArm64, registers: RegistersArm64) -> WalkStep[RegistersArm64]:
-        """Applies a rule."""
         loaded: List[Optional[int]] = []
         values: List[Optional[int]] = list(registers.values)
         for slot in rule.loads:
@@ -393,10 +392,8 @@ def _rule_at(
 ) -> Optional[Tuple[RuleArm64, Optional[EffectArm64]]]:
     """Returns the rule of unwinding from an instruction, and its form as one read; None in a leaf.
 
-    The table keeps both. In a branch island, the rule of the place to which the island jumps holds.
-
-    Raises:
-        UnwindDataError: the unwind data is unreadable or invalid
+    The table keeps both. In a branch island, the rule of the place to which the island jumps holds. Raises
+    UnwindDataError if the unwind data is unreadable or invalid.
     """
     entry = table.find_entry(rva)
     if entry is not None and entry.unwind & FLAG_MASK == ISLAND:

@@ -317,11 +317,8 @@ class Walker32(Walker[Registers32]):
     def _taken(
         self, slot: int, bp: Optional[int], how: str, arguments: Optional[int]
     ) -> Optional[WalkStep[Registers32]]:
-        """Returns to the address in a slot, if that is a return address.
-
-        Args:
-            arguments: bytes of arguments that the return pops in addition, None if unknown
-        """
+        """Returns to the address in a slot, if that is a return address. `arguments` is how many bytes of
+        arguments the return pops in addition, None if unknown."""
         address = self.read_stack(slot)
         if address is None or not self.is_return(address):
             return None

@@ -206,13 +206,9 @@ class IndexLookup:
         self._memory = Memory(ReadWindows(reader, WINDOW), header.layout.pointer_size)
 
     def traces(self, indices: Collection[int]) -> Optional[List[Trace]]:
-        """Returns the traces with some indices, in the order of the indices.
-
-        Returns:
-            The traces. None if an index has no slot, or if its slot, its entry, or the part of the bucket's
-            chain up to the entry is missing or contradicts the others: such a trace can be judged only after
-            the whole database has been read.
-        """
+        """Returns the traces with some indices, in the order of the indices; None if an index has no slot, or
+        if its slot, its entry, or the part of the bucket's chain up to the entry is missing or contradicts
+        the others: such a trace can be judged only after the whole database has been read."""
         if len(indices) > MOST or not (self._used.lower_known and self._used.upper_known):
             return None
         traces = []

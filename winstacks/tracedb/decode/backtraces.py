@@ -23,11 +23,8 @@ class MalformedBuffer(ValueError):
 
 
 class Buffer(NamedTuple):
-    """The header of RTL_PROCESS_BACKTRACES.
-
-    Attributes:
-        back_traces: NumberOfBackTraces, which is also the number of records that follow
-    """
+    """The header of RTL_PROCESS_BACKTRACES. `back_traces` is NumberOfBackTraces, which is also the number of
+    records that follow."""
 
     committed_memory: int
     reserved_memory: int
@@ -55,11 +52,8 @@ class BacktraceRecord(NamedTuple):
 
 
 def encode(buffer: Buffer, records: Iterable[BacktraceRecord], layout: BacktracesLayout) -> Iterator[bytes]:
-    """Yields the bytes of RTL_PROCESS_BACKTRACES in pieces of about 256 KB.
-
-    Args:
-        records: the records with the indices 1, 2, ... without gaps; an unreadable record has only its index
-    """
+    """Yields the bytes of RTL_PROCESS_BACKTRACES in pieces of about 256 KB. `records` are the records with
+    the indices 1, 2, ... without gaps; an unreadable record has only its index."""
     yield layout.header.pack(*buffer).ljust(layout.header_size, b"\0")
     pack, size = layout.record.pack, layout.record_size
     remaining = iter(records)
@@ -74,11 +68,8 @@ def encode(buffer: Buffer, records: Iterable[BacktraceRecord], layout: Backtrace
 
 
 def decode(data: bytes, layout: BacktracesLayout) -> Tuple[Buffer, List[BacktraceRecord]]:
-    """Decodes RTL_PROCESS_BACKTRACES.
-
-    Raises:
-        MalformedBuffer: the data ends before the last record, or a record has more than 32 frames
-    """
+    """Decodes RTL_PROCESS_BACKTRACES. Raises MalformedBuffer if the data ends before the last record, or a
+    record has more than 32 frames."""
     if len(data) < layout.header_size:
         raise MalformedBuffer("the header is not complete")
     buffer = Buffer(*layout.header.unpack_from(data))

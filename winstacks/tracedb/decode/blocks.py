@@ -26,22 +26,15 @@ Frames = Tuple[Optional[int], ...]
 
 
 class Heads(NamedTuple):
-    """The heads of adjacent buckets.
-
-    Attributes:
-        addresses: address of the first entry of each bucket, 0 for an empty bucket
-    """
+    """The heads of adjacent buckets. `addresses` has the address of the first entry of each bucket, 0 for an
+    empty bucket."""
 
     first: int
     addresses: Tuple[int, ...]
 
 
 class StdHead(NamedTuple):
-    """The part of an entry before its frames.
-
-    Attributes:
-        chain: HashChain, the address of the chain's next entry
-    """
+    """The part of an entry before its frames. `chain` is HashChain, the address of the chain's next entry."""
 
     chain: int
     word: int
@@ -194,10 +187,8 @@ class BlockWalk:
     def _resume(self, stopped: int) -> Optional[int]:
         """Returns the address at which valid blocks start again, None if there is none.
 
-        If the last valid block has a wrong size, that address lies within the block.
-
-        Args:
-            stopped: address of the first invalid block
+        If the last valid block has a wrong size, that address lies within the block. `stopped` is the address
+        of the first invalid block.
         """
         layout, blocks = self._layout, self._blocks
         if blocks.addresses:

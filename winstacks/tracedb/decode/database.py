@@ -86,11 +86,8 @@ class StdDatabase:
         self.unreadable = self._missing(upper)
 
     def traces(self, carve: bool = False) -> Iterator[Trace]:
-        """Yields the traces by index, then those without an index slot by address.
-
-        Args:
-            carve: yield freed traces and orphans, too
-        """
+        """Yields the traces by index, then those without an index slot by address. `carve` also yields freed
+        traces and orphans."""
         return self._decoder.traces(0 if carve else stdstatus.FREED | stdstatus.ORPHAN)
 
     def figures(self) -> Figures:
@@ -124,7 +121,6 @@ class StdDatabase:
 
     @property
     def status(self) -> Status:
-        """The faults of the database as a whole."""
         flags = stdstatus.UNREADABLE if self.unreadable else 0
         if linked.Chain.BROKEN in self._links.chains:
             flags |= stdstatus.BUCKET
@@ -156,11 +152,8 @@ class StdDatabase:
 
 
 def _read(bulk: Extents, memory: Memory, end: int, address: int, length: int) -> Optional[Bytes]:
-    """Returns bytes of the database, None unless all of them are present.
-
-    Args:
-        memory: reads what lies beyond: the watermark may be older than the last entries
-    """
+    """Returns bytes of the database, None unless all of them are present. `memory` reads what lies beyond:
+    the watermark may be older than the last entries."""
     data = bulk.read(address, length)
     return memory.read(address, length) if data is None and address + length > end else data
 
@@ -170,10 +163,7 @@ def _record_count(header: Header, used: Bounds, links: Links, claims: Dict[int, 
 
     If the upper watermark and NumberOfEntriesAdded agree, they give the number; otherwise it is the highest
     index of an entry. It is at most the number of blocks plus _MAX_LOST, because each index belongs to a
-    block.
-
-    Args:
-        claims: entries to which no slot leads, by the index that they hold
+    block. `claims` are entries to which no slot leads, by the index that they hold.
     """
     limit = len(links.blocks.addresses) + _MAX_LOST
     slots = (used.upper_end - used.upper_start) // header.layout.pointer_size

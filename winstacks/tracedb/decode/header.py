@@ -30,11 +30,8 @@ _MARGIN = 0x10000
 
 
 class Header(NamedTuple):
-    """The fixed part of a database.
-
-    Attributes:
-        fields: values of the members as stored, by their names in Microsoft's symbols
-    """
+    """The fixed part of a database. `fields` are values of the members as stored, by their names in
+    Microsoft's symbols."""
 
     address: int
     layout: StdLayout
@@ -100,11 +97,8 @@ def lower_memory_start(layout: StdLayout, stride: int, count: int) -> int:
 
 
 def parse(layout: StdLayout, address: int, data: bytes) -> Iterator[Header]:
-    """Yields the header at an address once for each possible bucket stride.
-
-    Args:
-        data: bytes of the database, at least up to the buckets
-    """
+    """Yields the header at an address once for each possible bucket stride. `data` has the bytes of the
+    database, at least up to the buckets."""
     fields = dict(zip(layout.names, layout.values(data, 0)))
     for stride in layout.bucket_strides:
         yield Header(address, layout, fields, stride, fields["NumberOfBuckets"], fields["EntryIndexArray"])

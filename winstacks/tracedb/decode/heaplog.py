@@ -32,10 +32,8 @@ def prove(reader: Reader, address: int, layouts: Sequence[HeapLogLayout]) -> Opt
     """Returns the layout of the log at an address, None if there is no log.
 
     It is the first layout with which the buckets are plausible and most records of a sample are right. An
-    empty log is not recognised: it contains no proof.
-
-    Args:
-        layouts: layouts for one bitness, the newest first
+    empty log is not recognised: it contains no proof. `layouts` are layouts for one bitness, the newest
+    first.
     """
     return next((layout for layout in layouts if HeapLog(reader, address, layout).proves_itself()), None)
 
@@ -99,11 +97,8 @@ class HeapLog:
         return self._check_records([(bucket, (head,)) for bucket, head in self._heads() if head]).count(True)
 
     def _check_records(self, used: Sequence[Tuple[int, Tuple[int, ...]]]) -> List[Optional[bool]]:
-        """Returns for each record of a sample whether it is right, None if a part of it is missing.
-
-        Args:
-            used: buckets that are not empty, each with the addresses of records in its chain
-        """
+        """Returns for each record of a sample whether it is right, None if a part of it is missing. `used`
+        are buckets that are not empty, each with the addresses of records in its chain."""
         return [
             Record(self._memory, record, self._layout).agrees(bucket)
             for bucket, records in used[:: max(len(used) // _SAMPLE, 1)][:_SAMPLE]
@@ -112,16 +107,13 @@ class HeapLog:
         ]
 
     def traces(self, carve: bool = False) -> Iterator[Trace]:
-        """Yields the records as traces, chain by chain. They have neither an index nor a count.
-
-        Args:
-            carve: has no effect, because records are never released
-        """
+        """Yields the records as traces, chain by chain. They have neither an index nor a count. `carve` has
+        no effect, because records are never released."""
         return (trace for trace in self._records() if trace is not None)
 
     def figures(self) -> Figures:
-        """Counts the records as `chained`. `unreadable` is the number of missing bytes in the object and in
-        the records to which chains lead."""
+        """Counts the records as `chained`. The figure `unreadable` counts the missing bytes in the object and
+        in the records to which chains lead."""
         layout = self._layout
         traces = wrong = 0
         missing = self._object.missing(self.address, self.address + layout.size)

@@ -94,10 +94,8 @@ class EntryLayout:
 
 
 class StdLayout:
-    """`_STACK_TRACE_DATABASE` of one generation and bitness.
-
-    Args:
-        name: generation in the name of our table: `5.1`, `5.2`, `6.0`, `6.1`
+    """`_STACK_TRACE_DATABASE` of one generation and bitness. `name` is the generation in the name of our
+    table: `5.1`, `5.2`, `6.0`, `6.1`.
 
     Attributes:
         size: size of the structure as declared, with one bucket

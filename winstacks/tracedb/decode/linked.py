@@ -24,11 +24,8 @@ UNREADABLE = -1
 
 
 class Slots(NamedTuple):
-    """Adjacent index slots that are present.
-
-    Attributes:
-        pointers: addresses of entries that the slots hold, by index
-    """
+    """Adjacent index slots that are present. `pointers` are addresses of entries that the slots hold, by
+    index."""
 
     first: int
     pointers: Tuple[int, ...]
@@ -99,7 +96,6 @@ class Links:
         return dict(zip(self.blocks.addresses, range(len(self.blocks.addresses))))
 
     def slot_present(self, index: int) -> bool:
-        """Returns whether the slot of an index is present."""
         return any(run.first <= index < run.first + len(run.pointers) for run in self.slots)
 
     def _follow_chains(self, heads: Sequence[Heads]) -> None:
@@ -117,11 +113,8 @@ class Links:
             self._follow_chain(bucket, address, following)
 
     def _follow_chain(self, bucket: int, address: int, following: List[Optional[int]]) -> None:
-        """Follows the chain of a bucket, and marks its entries and its state.
-
-        Args:
-            following: for each entry, the next entry of its chain; None if that is unknown or the end
-        """
+        """Follows the chain of a bucket, and marks its entries and its state. `following` has for each entry
+        the next entry of its chain; None if that is unknown or the end."""
         buckets, links = self.buckets, self.blocks.chains
         entry, last = self.by_address.get(address), -1
         while address:
@@ -204,9 +197,7 @@ class Links:
 
         Beyond the known end of the entries, or within a block of the walk, an entry is credible only if it
         agrees with the chain or slot that leads to it. Elsewhere its place and its alignment are enough.
-
-        Args:
-            agrees: returns whether the entry at an address belongs to a bucket or an index
+        `agrees` returns whether the entry at an address belongs to a bucket or an index.
         """
         used, layout = self._used, self._layout
         ceiling = used.upper_start if used.upper_known else used.upper_end
@@ -270,10 +261,7 @@ def index_slots(memory: Extents, used: Bounds, size: int) -> List[Slots]:
 
 def truncate(slots: List[Slots], entries: List[List[Optional[int]]]) -> None:
     """Drops the slots after the last slot that leads to an entry. Used if the end of the slots is unknown.
-
-    Args:
-        entries: for each run, the entry to which each slot leads, or None
-    """
+    `entries` has for each run the entry to which each slot leads, or None."""
     while slots:
         while entries[-1] and entries[-1][-1] is None:
             entries[-1].pop()
@@ -288,11 +276,9 @@ def in_order(blocks: Blocks, heads: Sequence[Heads]) -> Optional[List[int]]:
     """Returns for each entry the bucket in whose chain it is, found in one pass through memory.
 
     Windows 6.0 and later put a new entry at the start of its chain, 5.x at the end. So every chain leads
-    through memory in one direction, unless a block was released and used again.
-
-    Returns:
-        For each entry its bucket, or -1 if it is in no chain. None if the chains do not all go in one
-        direction, or if a link does not lead to an entry, or if two links lead to the same entry.
+    through memory in one direction, unless a block was released and used again. Returns for each entry its
+    bucket, or -1 if it is in no chain. None if the chains do not all go in one direction, or if a link does
+    not lead to an entry, or if two links lead to the same entry.
     """
     pending: Dict[int, int] = {address: bucket for bucket, address in stdblocks.first_entries(heads)}
     chain_count = sum(len(run.addresses) - run.addresses.count(0) for run in heads)

@@ -47,14 +47,8 @@ class Proof(NamedTuple):
 
 def prove(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Proof:
     """Tests whether an address holds a database whose header has no fault. If the address holds something
-    else, the test is cheap.
-
-    Args:
-        layouts: layouts for the bitness of the address space, in any order
-
-    Returns:
-        The result; its header is None unless every test is passed.
-    """
+    else, the test is cheap. Returns the result; its header is None unless every test is passed. `layouts` are
+    layouts for the bitness of the address space, in any order."""
     layouts, length = _ordered(layouts)
     data = reader(address, length).read(address, length)
     if data is None:
@@ -76,13 +70,9 @@ def prove(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Proof:
 
 def recover(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Proof:
     """Returns the most likely header at an address that is known to hold a database, as a symbol points
-    there.
-
-    Returns:
-        The result of `prove` if it has a header. Otherwise the header with the layout and the number of
-        buckets for which most buckets lead to entries that belong there, and the names of the members that
-        contradict it.
-    """
+    there: the result of `prove` if it has a header. Otherwise the header with the layout and the number of
+    buckets for which most buckets lead to entries that belong there, and the names of the members that
+    contradict it."""
     proof = prove(reader, address, layouts)
     if proof.header is None:
         proof = _guess(reader, address, layouts) or proof
@@ -186,12 +176,9 @@ def _ordered(layouts: Sequence[StdLayout]) -> Tuple[List[StdLayout], int]:
 
 
 def sample_agreement(reader: Reader, header: Header) -> Tuple[int, int]:
-    """Checks a sample of the bucket heads, and the first block, which counts like one more head.
-
-    Returns:
-        (number of right heads, number of heads read). A head is right if it leads to an entry whose
-        hash belongs in that bucket; the first block is right if it has a possible Depth.
-    """
+    """Checks a sample of the bucket heads, and the first block, which counts like one more head. Returns
+    (number of right heads, number of heads read). A head is right if it leads to an entry whose hash belongs
+    in that bucket; the first block is right if it has a possible Depth."""
     memory = reader(header.buckets, header.buckets_end - header.buckets)
     heads = list(blocks.first_entries(blocks.bucket_heads(header, memory)))
     step = max(len(heads) // _SAMPLE, 1)

@@ -27,11 +27,8 @@ _Pair = Tuple[Optional[int], Optional[int], int]
 
 
 class TraceDecoder:
-    """Decodes the entries in `Links`: sound ones here, all others by `TraceClassifier`.
-
-    Args:
-        memory: the database from its header to the lower watermark, read in bulk
-    """
+    """Decodes the entries in `Links`: sound ones here, all others by `TraceClassifier`. `memory` is the
+    database from its header to the lower watermark, read in bulk."""
 
     def __init__(self, header: Header, used: Bounds, links: Links, memory: Extents, read: ReadBytes) -> None:
         self._layout = header.layout.entry
@@ -44,11 +41,8 @@ class TraceDecoder:
         self._rest = sorted(compress(range(len(links.linked)), map(not_, links.linked)), key=by_address)
 
     def traces(self, hidden: int = 0) -> Iterator[Trace]:
-        """Yields the traces by index, then the traces without a slot by address.
-
-        Args:
-            hidden: flags of `status`; traces with one of these flags are left out
-        """
+        """Yields the traces by index, then the traces without a slot by address. `hidden` are flags of
+        `status`; traces with one of these flags are left out."""
         pairs = self._credible_slots(self.claims()) if self._links.strays else self._all_slots()
         rest = ((None, entry, 0) for entry in self._rest)
         return chain(self._decode(pairs, hidden), self._decode(rest, hidden))

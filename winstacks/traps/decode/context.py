@@ -99,14 +99,8 @@ class ContextLayout:
             self._readers.append((part, names, structure.reader(*members)))
 
     def decode(self, data: Buffer) -> Optional[CpuContext]:
-        """Decodes a CONTEXT.
-
-        Args:
-            data: at least `size` bytes
-
-        Returns:
-            The registers; None if there are fewer bytes, or if Windows writes no such ContextFlags.
-        """
+        """Decodes a CONTEXT. Returns the registers; None if there are fewer bytes, or if Windows writes no
+        such ContextFlags. `data` is at least `size` bytes."""
         if len(data) < self.size:
             return None
         flags = self.fields["ContextFlags"].value_in(data)
@@ -125,13 +119,9 @@ class ContextLayout:
         """Encodes a CONTEXT from the known registers.
 
         ContextFlags get the bit of each part with a known register, except for the floating-point parts: a
-        trap frame has only a few of their registers.
-
-        Args:
-            registers: values by x64 names; names that no CONTEXT has are ignored
-
-        Returns:
-            The bytes, and the names of the unknown registers in these parts, whose members are 0.
+        trap frame has only a few of their registers. Returns the bytes, and the names of the unknown
+        registers in these parts, whose members are 0. `registers` are values by x64 names; names that no
+        CONTEXT has are ignored.
         """
         data, flags, unknown = bytearray(self.size), self._architecture, []
         for part, names in self._parts:
@@ -269,16 +259,10 @@ class ExceptionFrames:
     def find_frame(
         self, trap_frame: int, ip: int, memory: Extents, dispatcher: str = ""
     ) -> Optional[ExceptionFrame]:
-        """Returns the exception frame below a trap frame if one was built for it.
-
-        Args:
-            dispatcher: name of the function that the return address just below the exception frame is in,
-                empty if unknown
-
-        Returns:
-            The exception frame; None if there is no exception record for this Rip in its place. Its registers
-            are valid if the dispatcher is known; otherwise the frame may be older than the trap frame.
-        """
+        """Returns the exception frame below a trap frame if one was built for it; None if there is no
+        exception record for this Rip in its place. Its registers are valid if the dispatcher is known;
+        otherwise the frame may be older than the trap frame. `dispatcher` is the name of the function that
+        the return address just below the exception frame is in, empty if unknown."""
         address = self.position(trap_frame)
         record = memory.read(address + self._record, self._record_size)
         data = memory.read(address, self.structure.size)

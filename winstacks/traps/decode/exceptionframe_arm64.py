@@ -46,10 +46,8 @@ class ExceptionFramesArm64:
         """Returns the exception frame below a trap frame; its registers are unsure.
 
         The bytes there count if their Fp leads into the trap frame (the frame pointer of the code that made
-        it) and their Return may be code of the kernel.
-
-        Args:
-            dispatcher: name of the function that Return is in; not used
+        it) and their Return may be code of the kernel. `dispatcher` is the name of the function that Return
+        is in; not used.
         """
         address = trap_frame - self.structure.size
         data = memory.read(address, self.structure.size)
@@ -62,13 +60,9 @@ class ExceptionFramesArm64:
 
 
 class Switched(NamedTuple):
-    """The registers with which a thread that was switched out goes on.
-
-    Attributes:
-        registers: Pc, Lr, Sp, Fp and X19 to X28 of the code to which the exception frame returns; only Pc, Sp
-            and Fp, of the code to which the switch frame returns, if the exception frame is overwritten or
-            absent
-    """
+    """The registers with which a thread that was switched out goes on. `registers` has Pc, Lr, Sp, Fp and X19
+    to X28 of the code to which the exception frame returns; only Pc, Sp and Fp, of the code to which the
+    switch frame returns, if the exception frame is overwritten or absent."""
 
     address: int
     registers: Mapping[str, int]
@@ -88,12 +82,9 @@ class SwitchFrames:
         self._exception = types.find("_KEXCEPTION_FRAME")
 
     def find(self, read: ReadMemory, ethread: int, kernel_stack: int) -> Switched:
-        """Returns the registers of a thread that was switched out.
-
-        Returns:
-            NOT_SWITCHED if the structures are unknown, or if Fp of the switch frame does not lead to the
-            place of an exception frame at KernelStack: then the layout of KTHREAD is another one.
-        """
+        """Returns the registers of a thread that was switched out: NOT_SWITCHED if the structures are
+        unknown, or if Fp of the switch frame does not lead to the place of an exception frame at KernelStack:
+        then the layout of KTHREAD is another one."""
         switch, exception, place = self._switch, self._exception, self._place
         known = switch.known and exception.known and ethread
         data = read(ethread + place.offset, switch.size) if known and place is not None else None

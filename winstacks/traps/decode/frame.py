@@ -44,11 +44,8 @@ _PARTIAL_MASK = 0xFFFF
 
 
 class FieldValidity(NamedTuple):
-    """The validity of a member's value.
-
-    Attributes:
-        note: meaning of a value that the member's name does not state, or reason why it is unsure; else empty
-    """
+    """The validity of a member's value. `note` is the meaning of a value that the member's name does not
+    state, or reason why it is unsure; else empty."""
 
     validity: str
     note: str = ""
@@ -153,11 +150,8 @@ class MemberValue(NamedTuple):
 
 
 class _Members(Dict[str, Field]):
-    """The members of a trap frame, by name.
-
-    Raises:
-        MissingMemberError: a looked-up member is missing in the symbols
-    """
+    """The members of a trap frame, by name. Raises MissingMemberError if a looked-up member is missing in the
+    symbols."""
 
     def __init__(self, structure: Structure) -> None:
         super().__init__((name, structure.field(name)) for name in structure.names)
@@ -244,14 +238,9 @@ class TrapFrameLayout(abc.ABC):
         """
 
     def stored_registers(self, infos: Sequence[UnwindInfo]) -> Optional[FrozenSet[str]]:
-        """Returns the nonvolatile registers that an entry stores in the members of their names.
-
-        Args:
-            infos: unwind data of the entry's code, followed by the unwind data to which it is chained
-
-        Returns:
-            The x64 names. None if the data does not show this, or belongs to code that makes no such frame.
-        """
+        """Returns the x64 names of the nonvolatile registers that an entry stores in the members of their
+        names; None if the data does not show this, or belongs to code that makes no such frame. `infos` is
+        the unwind data of the entry's code, followed by the unwind data to which it is chained."""
         return None
 
     def implied_registers(self, address: int) -> Mapping[str, int]:
@@ -259,12 +248,8 @@ class TrapFrameLayout(abc.ABC):
         return {}
 
     def decode(self, address: int, data: bytes, facts: EntryFacts = NO_FACTS) -> TrapFrame:
-        """Decodes a trap frame.
-
-        Returns:
-            The registers and their validity. Whether the bytes are a trap frame is not checked: `accepts`
-            does this.
-        """
+        """Decodes a trap frame. Returns the registers and their validity. Whether the bytes are a trap frame
+        is not checked: `accepts` does this."""
         kind, validities = self.classify(address, data, facts)
         registers: Dict[str, int] = {}
         unsure = []
@@ -309,10 +294,8 @@ class TrapFrameLayout(abc.ABC):
         frame in use from an old one.
 
         Source of the tests in `accepts`: 318 emulated stacks of 5.2 x64 and 475 of x86, 40 million random
-        positions, a crash of 10.0.19041.
-
-        Args:
-            memory: memory of the stack; only the present parts are scanned
+        positions, a crash of 10.0.19041. `memory` is the memory of the stack; only the present parts are
+        scanned.
         """
         free = start
         for address, data in self._candidates(memory, start, end):
@@ -338,11 +321,7 @@ class TrapFrameLayout(abc.ABC):
 
 
 def set_validity(validities: Validities, validity: str, names: str, note: str = "") -> None:
-    """Gives one validity to several members.
-
-    Args:
-        names: names of the members, separated by blanks
-    """
+    """Gives one validity to several members. `names` has the names of the members, separated by blanks."""
     validities.update(_same_validity(validity, names, note))
 
 

@@ -34,9 +34,7 @@ def exception_record(data: bytes, wide: bool) -> Optional[List[Tuple[str, int]]]
     """Returns (name, value) of the members of a record in their order; None unless the record is complete.
 
     Of ExceptionInformation it returns as many elements as NumberParameters counts, at most MAX_PARAMETERS.
-
-    Args:
-        wide: whether the record is an EXCEPTION_RECORD64
+    `wide` says whether the record is an EXCEPTION_RECORD64.
     """
     if len(data) < RECORDS[wide].size:
         return None

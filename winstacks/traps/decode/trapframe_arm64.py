@@ -88,7 +88,6 @@ class TrapFrameLayoutArm64(TrapFrameLayout):
         return known and pc != 0 and pc % 4 == 0 and sp % 16 == 0
 
     def accepts(self, address: int, data: bytes, bounds: TrapBounds) -> bool:
-        """Returns whether bytes at an address are a trap frame."""
         if address % self.alignment or not self.plausible(address, data):
             return False
         pc, sp = self.number(data, "Pc"), self.number(data, "Sp")

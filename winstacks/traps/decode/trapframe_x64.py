@@ -377,11 +377,8 @@ class TrapFrameLayout64(TrapFrameLayout):
 
 
 def _mark_interrupt(validities: Validities, switched: bool, facts: EntryFacts) -> None:
-    """Marks the members that hardware and software interrupts, NMI and machine check write.
-
-    Args:
-        switched: whether the processor changed stacks through the interrupt stack table
-    """
+    """Marks the members that hardware and software interrupts, NMI and machine check write. `switched` says
+    whether the processor changed stacks through the interrupt stack table."""
     set_validity(validities, SAVED, "PreviousIrql")
     # The code of an interrupt object pushes Rsi; the APC, DPC, IPI, clock, NMI and MCE entries of 5.2 do not.
     dispatched = facts.handler.startswith(("KiInterruptDispatch", "KiChainedDispatch"))

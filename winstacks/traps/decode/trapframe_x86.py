@@ -385,11 +385,9 @@ def _mark_service(
     """Marks the members that system services write. They do not write the registers of arguments.
 
     Only KiCallbackReturn (int 2B) stores Ecx. Its frame looks like the frame of another service from user
-    mode, and only the caller's instruction identifies it. In 5.1 it makes no frame.
-
-    Args:
-        distinguishable: whether a GATE cannot be a sysenter; if it can (a kernel without DbgArgPointer), the
-            Edx slot of an entry from user mode may be stale
+    mode, and only the caller's instruction identifies it. In 5.1 it makes no frame. `distinguishable` says
+    whether a GATE cannot be a sysenter; if it can (a kernel without DbgArgPointer), the Edx slot of an entry
+    from user mode may be stale.
     """
     set_validity(validities, COMPUTED, "PreviousPreviousMode", "the thread's mode before")
     set_validity(validities, REUSED, "ErrCode", "0")

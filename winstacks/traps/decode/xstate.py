@@ -34,11 +34,8 @@ class ComponentSizes(NamedTuple):
 
 
 def component(header: bytes, number: int, known: ComponentSizes) -> Optional[int]:
-    """Returns the offset of a state component in an area that XSAVES wrote, None if it is not there.
-
-    Args:
-        header: the first 16 bytes of the header: XSTATE_BV and XCOMP_BV
-    """
+    """Returns the offset of a state component in an area that XSAVES wrote, None if it is not there. `header`
+    has the first 16 bytes of the header: XSTATE_BV and XCOMP_BV."""
     saved, packed = struct.unpack("<QQ", header)
     if not (packed & _COMPACTED and saved & packed & 1 << number and known.sizes[number]):
         return None

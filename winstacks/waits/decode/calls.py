@@ -56,18 +56,13 @@ _RETURNS = ("kifastsystemcallret", "kiintsystemcall")
 
 def kind_of(function: str) -> str:
     """Returns what the system call of a stub waits for, a word of `words.WAIT_KINDS`; empty if it does not
-    wait.
-
-    Args:
-        function: name of a stub, with its module or without
-    """
+    wait. `function` is the name of a stub, with its module or without."""
     return _KINDS.get(_rest(function), "")
 
 
 def handle_place(function: str) -> Optional[int]:
     """Returns which argument of a system call that waits is the handle waited for, 0 for the first; None if
-    none is.
-    """
+    none is."""
     if kind_of(function) in _NO_HANDLE:
         return None
     return int(_rest(function) in _SECOND)

@@ -106,7 +106,6 @@ class ProcessView:
         return span_at(self._tebs, address) is not None
 
     def in_ntdll(self, address: Optional[int]) -> bool:
-        """Returns whether an address lies in ntdll."""
         return address is not None and self.ntdll is not None and self.ntdll[0] <= address < self.ntdll[1]
 
     def innermost(self, thread: ThreadView, length: int = INNERMOST) -> Tuple[int, ...]:

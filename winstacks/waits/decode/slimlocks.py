@@ -86,14 +86,9 @@ class SlimQueue(NamedTuple):
 
 
 class SlimLocks:
-    """Finds the slim lock or condition variable of each thread of a process.
-
-    Args:
-        layouts: `_RTLP_SRWLOCK_WAIT_BLOCK` of each generation, the newest first
-
-    Attributes:
-        limited: whether chains were left out, because the process has more than MOST_BLOCKS blocks
-    """
+    """Finds the slim lock or condition variable of each thread of a process. `layouts` has
+    `_RTLP_SRWLOCK_WAIT_BLOCK` of each generation, the newest first. `limited` says whether chains were left
+    out, because the process has more than MOST_BLOCKS blocks."""
 
     def __init__(self, view: ProcessView, layouts: Sequence[Structures]) -> None:
         self._view = view
@@ -104,13 +99,10 @@ class SlimLocks:
         self.limited = False
 
     def find(self, thread: ThreadView, in_ntdll: bool = False) -> List[Answer]:
-        """Returns what a thread waits for: each word whose chain leads to the thread's stack.
-
-        Args:
-            in_ntdll: whether ntdll made its system call. Without that, only blocks with the IDs of their
-                threads are believed; with that, it is worth a search further up the stack, and among the
-                words that other threads have
-        """
+        """Returns what a thread waits for: each word whose chain leads to the thread's stack. `in_ntdll` says
+        whether ntdll made its system call. Without that, only blocks with the IDs of their threads are
+        believed; with that, it is worth a search further up the stack, and among the words that other threads
+        have."""
         if thread.sp is None:
             return []
         found = self._of(thread, self._candidates(thread), in_ntdll)

@@ -50,10 +50,7 @@ def ways_into(
     """Returns the next thread on the way into a cycle, for each thread that can never go on: one of a cycle,
     or one that waits for a cycle, however many threads lie between.
 
-    The work grows with the threads and with the holders.
-
-    Args:
-        found: what `cycles` returned
+    The work grows with the threads and with the holders. `found` is what `cycles` returned.
     """
     waiters: Dict[Lock, List[Thread]] = {}
     for thread, lock in waits.items():
@@ -97,11 +94,8 @@ def _cycle(first: int, group: Set[int], edges: Sequence[Sequence[int]]) -> List[
 
 
 def _groups(edges: Sequence[Sequence[int]]) -> List[Set[int]]:
-    """Returns the strongly connected groups of several nodes (Tarjan's algorithm, without recursion).
-
-    Args:
-        edges: of each node, a thread or a lock, the nodes to which it leads
-    """
+    """Returns the strongly connected groups of several nodes (Tarjan's algorithm, without recursion). `edges`
+    has for each node, a thread or a lock, the nodes to which it leads."""
     number: Dict[int, int] = {}
     low: Dict[int, int] = {}
     path: List[int] = []
