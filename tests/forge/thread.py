@@ -75,6 +75,8 @@ class Thread:
             State=state,
             WaitReason=wait_reason,
         )
+        if state == TERMINATED:
+            self.end()
         self._describe(start, start if win32_start is None else win32_start)
         self.teb: Optional[Obj] = None
         self.user_stack_base = self.user_stack_limit = 0
@@ -112,6 +114,10 @@ class Thread:
         self.teb.maybe("DeallocationStack", limit)
         if process.peb is not None:
             self.teb["ProcessEnvironmentBlock"] = process.peb
+
+    def end(self) -> None:
+        """Makes it a thread that has ended: its object is signalled, as Windows documents."""
+        self.kthread.put(**{"State": TERMINATED, "Header.SignalState": 1})
 
     def write_stack(self, data: bytes, base: Optional[int] = None) -> int:
         """Puts bytes on the kernel stack so that they end at `base` (default: the stack's).

@@ -601,6 +601,9 @@ SILENCERS: Dict[str, Silencer] = {
     "State is Running": Silencer(
         _member("thread", "Tcb.State", 2), "callstacks", {}, "running on no processor"
     ),
+    "State is Terminated": Silencer(
+        _member("thread", "Tcb.State", 4), "callstacks", {}, "contradicted: State"
+    ),
     "the process of a thread": Silencer(
         _member("thread", "Tcb.Process", lambda target: _legacy(target).eprocess.address),
         *("callstacks", {}, "contradicted: Tcb.Process"),

@@ -25,7 +25,6 @@ from tests.support.callstackimages86 import Wow64Threads
 from tests.windows.test_callstacks import MASK, Row, by_key, stacks
 
 Shown = Dict[Tuple[int, str], Tuple[Row, List[Row]]]
-TERMINATED = 4
 
 
 def shown(image: StackImage, folder: pathlib.Path, **options: Any) -> Shown:
@@ -372,7 +371,7 @@ def test_code_that_no_file_backs(data: bool, tmp_path: pathlib.Path) -> None:
 def test_threads_that_are_none_or_no_more(tmp_path: pathlib.Path) -> None:
     image = StackImage()
     gone, broken = image.waiting(1004), image.waiting(1008)
-    gone.kthread["State"] = TERMINATED
+    gone.end()
     gone.kthread["KernelStack"] = 0
     broken.ethread["Tcb.Header.Type"] = 3
     found = shown(image, tmp_path)

@@ -71,7 +71,7 @@ def process_alive(target: Target) -> List[Write]:
     assert cid is not None
     writes = [target.at(cid.entry(updater.pid), 0)]
     for thread in updater.threads:
-        writes += put(target, thread.ethread, Tcb__State=TERMINATED)
+        writes += put(target, thread.ethread, Tcb__State=TERMINATED, Tcb__Header__SignalState=1)
         writes.append(target.at(cid.entry(thread.tid), 0))
     return writes
 
@@ -79,7 +79,8 @@ def process_alive(target: Target) -> List[Write]:
 def thread_exited(target: Target) -> List[Write]:
     """Its _ETHREAD is of later than the list and PspCidTable that lead to it."""
     thread = target.kernel.processes[1].threads[0]
-    return put(target, thread.ethread, Tcb__State=TERMINATED, Tcb__InitialStack=0, Tcb__Teb=0)
+    ended = {"Tcb__State": TERMINATED, "Tcb__Header__SignalState": 1}
+    return put(target, thread.ethread, **ended, Tcb__InitialStack=0, Tcb__Teb=0)
 
 
 def thread_alive(target: Target) -> List[Write]:

@@ -22,13 +22,11 @@ from tests.support.trapimages import LiveImage, with_functions
 from tests.support.trapsets import registers_64
 from tests.support.trapthreads import TOP, in_system_call, make_kernel, masked, put, shown
 
-TERMINATED = 4
-
 
 def test_threads_that_have_no_registers_of_user_mode(tmp_path: pathlib.Path) -> None:
     """One that has ended has no stack, and no image has VTL 1: only of the third a frame is missing."""
     kernel = make_kernel()
-    kernel.process("ended.exe", pid=1000).thread(1004).kthread["State"] = TERMINATED
+    kernel.process("ended.exe", pid=1000).thread(1004).end()
     isolated = kernel.process("LsaIso.exe", pid=1008)
     isolated.eprocess["Pcb.SecureState.SecureHandle"] = 0x140000015
     threads = [isolated.thread(1012), kernel.process("app.exe", pid=1016).thread(1020)]
@@ -45,7 +43,7 @@ def test_status_of_the_thread(tmp_path: pathlib.Path) -> None:
     addresses = [in_system_call(kernel, thread) for thread in threads]
     running, dead, stale, outside, unread, _ = threads
     kernel.cpus[1].current(running)
-    dead.kthread["State"] = TERMINATED
+    dead.end()
     # Its pointer leads to bytes below what it has in use.
     stale.kthread["KernelStack"] = stale.stack_base - 0x100
     outside.kthread["TrapFrame"] = dead.stack_base - TOP

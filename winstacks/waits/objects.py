@@ -22,7 +22,7 @@ from ..process.handletables import HandleTables, handle_tables
 from ..process.kernelobjects import IMAGE_FILE_NAME, may_lie_at, process_at
 from ..process.objectheaders import ObjectInfo, Objects
 from ..process.processlist import process_list
-from ..process.thread import TERMINATED, Thread
+from ..process.thread import Thread, has_ended
 from ..process.threadids import ThreadIds, identifier
 from .decode import waitblocks
 from .decode.waitblocks import WaitBlock, WaitBlockReader, WaitBlocks
@@ -164,7 +164,8 @@ class KernelObjects:
 
     def _thread_at(self, ethread: int) -> Tuple[str, Tuple[WaitOwner, ...]]:
         owners = owner_of(self._threads.owner(ethread))
-        ended = self._memory.member(ethread, self._state) == TERMINATED
+        state, signalled = (self._memory.member(ethread, field) for field in (self._state, self._signal))
+        ended = has_ended(state, signalled)
         owners = tuple(owner._replace(ended=ended) for owner in owners)
         return (words.BY_THREAD, owners) if owners else (words.OWNER_UNKNOWN, ())
 

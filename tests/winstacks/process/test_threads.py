@@ -137,6 +137,24 @@ def test_a_running_thread_that_is_not_the_processors(
     assert [text(each.status) for each in found if each.tid == 1004] == [expected]
 
 
+@pytest.mark.parametrize("name", ALL)
+def test_a_thread_that_is_not_signalled_has_not_ended(name: str, tmp_path: pathlib.Path) -> None:
+    """Windows signals the object of a thread that ends."""
+    known = kernels.load(name)
+    kernel = Kernel(known.table, **known.options())
+    app = kernel.process("app.exe", pid=1000)
+    app.thread(1004).kthread["State"] = TERMINATED
+    app.thread(1008).end()
+    app.thread(1012).kthread["Header.SignalState"] = 1
+    found = listed(context.open_image(kernel.image(), tmp_path))
+    shown = [(thread.ended, thread.state_name, text(thread.status)) for thread in found]
+    assert shown == [
+        (False, "Terminated", "contradicted: State"),
+        (True, "Terminated", "terminated"),
+        (False, "Waiting", ""),
+    ]
+
+
 def test_a_list_with_a_page_missing(tmp_path: pathlib.Path) -> None:
     known = kernels.load("win10-x64")
     kernel = Kernel(known.table, **known.options())
@@ -227,7 +245,7 @@ def test_the_teb_of_another_thread(name: str, tmp_path: pathlib.Path) -> None:
     kernel = Kernel(known.table, **known.options())
     app = kernel.process("app.exe", pid=1000)
     first, second, third, ended = (app.thread(tid) for tid in (1004, 1008, 1012, 1016))
-    ended.kthread["State"] = TERMINATED
+    ended.end()
     assert second.teb is not None and third.teb is not None
     first.kthread["Teb"] = ended.kthread["Teb"] = second.teb.address
     # A program can write into its TEB: one of two IDs is enough.
@@ -302,7 +320,7 @@ def test_a_stack_that_two_threads_have(name: str, tmp_path: pathlib.Path) -> Non
     for thread in (old, ended):
         for member in ("StackBase", "StackLimit", "InitialStack", "KernelStack"):
             thread.kthread[member] = new.kthread[member]
-    ended.kthread["State"] = 4
+    ended.end()
     image, wrong = kernel.image(), "contradicted: StackBase"
     expected = {1004: wrong, 1008: wrong, 1012: "terminated", 1016: ""}
     assert statuses(image, tmp_path) == expected

@@ -15,7 +15,6 @@ from ...process.cidtable import CID_TABLE, CidTable
 from ...process.handletables import handle_tables
 from ...process.processlist import POOL_SCAN, create_time, process_list, process_member
 from ...process.spaces import SYSTEM_PID, AddressSpaces
-from ...process.thread import TERMINATED
 from ...process.threads import InterruptedThreadLists, Threads
 from ...stacklist.stack import StackRecord
 from ..facts import CheckFacts
@@ -143,13 +142,13 @@ def _check_handles(alone: Dict[int, AddressSpace], facts: CheckFacts) -> Iterato
 def _live(space: AddressSpace, facts: CheckFacts) -> int:
     """Returns the number of threads in a process's own list that have not ended."""
     listed = Threads.list_threads(facts.image, offset=space.eprocess)
-    return sum(not thread.unusable and thread.state != TERMINATED for thread in listed)
+    return sum(not thread.unusable and not thread.ended for thread in listed)
 
 
 def check_thread(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields a thread that is missing from its process's list and known to another witness."""
     thread = stack.thread
-    if thread is None or thread.state in (TERMINATED, None) or thread.unusable:
+    if thread is None or thread.state is None or thread.ended or thread.unusable:
         return
     if not has_status(thread.status, StatusCode.NOT_IN_THE_THREAD_LIST) or not _witnesses(thread.status):
         return

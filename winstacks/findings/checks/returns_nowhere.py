@@ -15,7 +15,6 @@ from typing import Iterator
 from ...columns.words import IMAGE, LIKELY, LOW, MEDIUM, SCAN, USER
 from ...memory.decode.status import has_status
 from ...memory.decode.statuscodes import StatusCode
-from ...process.thread import TERMINATED
 from ...stacklist.stack import StackRecord
 from ..code.runtimes import is_go
 from ..facts import SWITCHING, CheckFacts
@@ -34,11 +33,7 @@ _OTHER_GAPS = (
 def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the last frame before an address of no memory, if the walk was sure up to there."""
     thread = stack.thread
-    if (
-        thread is None
-        or thread.state == TERMINATED
-        or not has_status(stack.status, StatusCode.RETURNS_NOWHERE)
-    ):
+    if thread is None or thread.ended or not has_status(stack.status, StatusCode.RETURNS_NOWHERE):
         return
     gaps = [item.code for item in stack.status if item.code in (StatusCode.RETURNS_NOWHERE, *_OTHER_GAPS)]
     if gaps[0] is not StatusCode.RETURNS_NOWHERE or not facts.vads_whole(stack.space):

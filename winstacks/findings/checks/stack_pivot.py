@@ -15,7 +15,6 @@ from ...columns.words import IMAGE, LIKELY, LOW, MEDIUM, POSSIBLE, USER
 from ...memory.decode.status import has_status
 from ...memory.decode.statuscodes import StatusCode
 from ...process.processlist import process_member
-from ...process.thread import TERMINATED
 from ...process.userstacks import UserStacks
 from ...stacklist.stack import StackRecord
 from ..code.runtimes import is_go
@@ -35,7 +34,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     if thread is None or not has_status(stack.status, StatusCode.STACK_LIMITS_UNKNOWN):
         return
     place = find_place(stack, 0)
-    if place is None or thread.state == TERMINATED or not stack.walked or not thread.space.layer_name:
+    if place is None or thread.ended or not stack.walked or not thread.space.layer_name:
         return
     sp = stack.walked[0].sp
     limits = facts.image.service(UserStacks).native(thread)

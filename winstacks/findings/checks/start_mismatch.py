@@ -22,7 +22,7 @@ from ...columns.words import (
 )
 from ...memory.decode.machine import Machine
 from ...memory.image import AddressSpace
-from ...process.thread import TERMINATED, Thread
+from ...process.thread import Thread
 from ...stacklist.frames import NamedFrame
 from ...stacklist.machine import machine_facts
 from ...stacklist.stack import StackRecord
@@ -51,7 +51,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     start = None if thread is None else thread.win32_start_address
     if thread is not None and not start and not facts.image.table_name:
         facts.leave_out(NAME, _NO_START, f"TID {thread.tid}")
-    if thread is None or thread.state == TERMINATED:
+    if thread is None or thread.ended:
         return
     yield from _in_kernel(stack, thread, facts)
     if not start or not facts.is_user(start):

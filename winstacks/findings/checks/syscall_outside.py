@@ -29,7 +29,7 @@ from ...memory.decode.status import has_status
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.image import AddressSpace
 from ...process.processlist import process_member
-from ...process.thread import TERMINATED, Thread
+from ...process.thread import Thread
 from ...stacklist.stack import StackRecord
 from ...traps.state import TrapState
 from ..code.explanations import explained
@@ -126,7 +126,7 @@ def _outside(
 
 def _left(thread: Thread, entry: TrapState) -> bool:
     """Returns whether a frame is stale, or belongs to a thread that has ended."""
-    return thread.state == TERMINATED or has_status(entry.status, StatusCode.STALE, StatusCode.UNREADABLE)
+    return thread.ended or has_status(entry.status, StatusCode.STALE, StatusCode.UNREADABLE)
 
 
 def _code_before(space: AddressSpace, address: int, facts: CheckFacts) -> Optional[bytes]:

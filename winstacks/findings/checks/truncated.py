@@ -26,11 +26,12 @@ from ...columns.words import (
 )
 from ...memory.decode.machine import Machine
 from ...memory.decode.pagetable import PAGE_SIZE
+from ...memory.decode.status import NOTHING, contradicted
 from ...memory.decode.structure import integers
 from ...memory.decode.text import counted
 from ...names.decode.rules import undecorated
 from ...process.processlist import is_isolated, process_member
-from ...process.thread import TERMINATED, Thread
+from ...process.thread import Thread
 from ...process.userstacks import UserStacks
 from ...stacklist.stack import StackRecord
 from ..code.runtimes import is_go
@@ -41,6 +42,8 @@ from ..ground import GROUND, GROUND_MODULES, ends_in_ground, in_ground_module
 _SINCE_VISTA, _BEFORE = ("ntdll", "RtlUserThreadStart"), ("kernel32", "BaseThreadStart")
 _NO_NAME = (MODULE, NEAREST)
 
+_ALIVE = contradicted("State")
+"""Status of a thread that has ended by its State alone."""
 _FIBER = "a fiber: the TEB has fiber data"
 _ZEROS = "a page of the stack that could not be read when the image was taken: it is all zeros"
 _NO_GROUND = "a coroutine's stack: no return address to the first function of a thread is above it"
@@ -52,7 +55,7 @@ _NARROW_CHAIN = "32-bit code without a frame pointer, which ends the chain of fr
 def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the outermost frame of a stack that ends where no Windows stack ends."""
     thread = stack.thread
-    if thread is None or stack.status or not stack.walked or thread.state == TERMINATED:
+    if thread is None or stack.status not in (NOTHING, _ALIVE) or not stack.walked or thread.ended:
         return
     if ends_in_ground(stack):
         return

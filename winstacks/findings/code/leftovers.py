@@ -29,7 +29,7 @@ from ...memory.image import AddressSpace, Image
 from ...names.symbolizer import KnownModule
 from ...process.processlist import process_member
 from ...process.regions import Region
-from ...process.thread import TERMINATED, Thread
+from ...process.thread import Thread
 from ...process.userstacks import UserStacks
 from ...stacklist.stack import StackRecord
 from ...stacks.decode.budget import most_scanned
@@ -118,7 +118,7 @@ def cut_thread(stack: StackRecord) -> Optional[Thread]:
     if thread is None or stack.kind != USER or stack.space.machine is not Machine.AMD64 or thread.unusable:
         return None
     cut = bool(stack.space.layer_name) and has_status(stack.status, *_CUT)
-    return thread if cut and thread.state != TERMINATED else None
+    return thread if cut and not thread.ended else None
 
 
 def executable_regions(space: AddressSpace, facts: CheckFacts) -> List[Region]:

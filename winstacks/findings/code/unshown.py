@@ -16,7 +16,7 @@ from ...columns.words import USER, WOW64
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.image import AddressSpace
 from ...process.regions import Region
-from ...process.thread import TERMINATED, Thread
+from ...process.thread import Thread
 from ...stacklist.stack import StackRecord
 from ..facts import CheckFacts
 from .leftovers import executable_regions, exports_lost, unexplained
@@ -50,7 +50,7 @@ def unshown(stack: StackRecord, shown: Collection[int], facts: CheckFacts) -> It
     thread, space = stack.thread, stack.space
     if thread is None or stack.kind not in (USER, WOW64) or thread.unusable or not stack.is_lost:
         return
-    if thread.state == TERMINATED or not space.layer_name:
+    if thread.ended or not space.layer_name:
         return
     known = {facts.vad(space, frame.address) for frame in stack.frames if frame.address is not None}
     for vad in executable_regions(space, facts):

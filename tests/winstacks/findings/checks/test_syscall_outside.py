@@ -209,7 +209,7 @@ def test_code_that_is_not_in_memory_is_silent(name: str) -> None:
 def test_a_thread_that_has_ended_is_silent(name: str) -> None:
     forged = Calling(name)
     forged.from_private()
-    forged.thread.kthread["State"] = 4
+    forged.thread.end()
     assert found(forged.image(), CHECK) == []
 
 
@@ -310,17 +310,24 @@ def test_a_call_in_the_dump_of_a_process(
 
 
 @pytest.mark.parametrize(
-    ("outside", "state", "expected"),
-    [(True, WAITING, ["high"]), (True, TERMINATED, []), (False, WAITING, [])],
+    ("outside", "state", "signalled", "expected"),
+    [
+        (True, WAITING, 0, ["high"]),
+        (True, TERMINATED, 1, []),
+        (True, TERMINATED, 0, ["high"]),
+        (False, WAITING, 0, []),
+    ],
 )
-def test_a_call_that_waits_for_its_callback(outside: bool, state: int, expected: List[str]) -> None:
+def test_a_call_that_waits_for_its_callback(
+    outside: bool, state: int, signalled: int, expected: List[str]
+) -> None:
     """The newest system call is one of the callback; a machine frame has the place of the older call. Nothing
-    waits any more in a thread that has ended."""
+    waits any more in a thread that has ended, whose object is signalled."""
     forged = CallbackImage("win10-x64")
     process = forged.called_back(1004, callbacks=1).process
     process.region(PRIVATE, b"\x90\x0f\x05\xc3".ljust(PAGE, b"\xcc"), protection=EXECUTE_READWRITE)
     image = forged.kernel.image()
-    process.threads[0].ethread["Tcb.State"] = state
+    process.threads[0].kthread.put(**{"State": state, "Header.SignalState": signalled})
     ip, thread = forged.modules["ntdll"].base + STUB.rva + BEHIND_SYSCALL, process.threads[0]
     slots = [
         at
