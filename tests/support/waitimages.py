@@ -83,7 +83,7 @@ def _threads(kernel: Kernel, process: Process, snapshot: Snapshot) -> None:
         thread = process.thread(
             described["tid"],
             state=state,
-            wait_reason=REASONS.get(call, USER_REQUEST),
+            wait_reason=described.get("reason", REASONS.get(call, USER_REQUEST)),
             teb=described["teb"],
             user_stack_size=0x1000,
         )

@@ -79,6 +79,49 @@ def test_a_lock_of_another_reason_is_a_contradiction(tmp_path: pathlib.Path) -> 
     assert found and all("contradicted: KTHREAD.WaitReason" in row["Status"] for row in found)
 
 
+SUSPENDED = 5
+"""KWAIT_REASON of a thread that another thread has suspended (public enumeration)."""
+
+
+@pytest.mark.parametrize("kind", ["cs", "srw"])
+def test_a_suspended_thread_still_waits_for_its_lock(kind: str, tmp_path: pathlib.Path) -> None:
+    """The threads of a frozen app, and of a process whose debugger has it stopped. The kernel lets a thread
+    break off its wait to be suspended, and take it up again when it is resumed."""
+    rows = _rows(_first(kind), tmp_path)
+    suspended = _rows(_changed(_first(kind), reason=SUSPENDED), tmp_path)
+    shown = ("TID", "WaitsFor", "WaitAddress", "Known", "Ownership", "ChainEnd", "Status")
+    assert [[row[name] for name in shown] for row in suspended] == [
+        [row[name] for name in shown] for row in rows
+    ]
+    name = {"cs": "critical section", "srw": "SRW lock"}[kind]
+    found = [row for row in suspended if row["WaitsFor"] == name]
+    assert found and all(row["Evidence"].endswith(", Suspended") for row in found)
+
+
+def test_a_deadlock_of_suspended_threads_is_one(tmp_path: pathlib.Path) -> None:
+    """Each of the threads waits for a lock of the other, suspended or not."""
+    snapshot = next(
+        each
+        for each in waitsets.snapshots(SHARED / "waits" / "17763.475.jsonl.xz")
+        if each.truth["story"].startswith("cs cycle") and each.number == 0
+    )
+    owners = {lock["address"]: lock["owners"][0]["tid"] for lock in snapshot.truth["locks"] if lock["owners"]}
+    wants = {each["tid"]: (each["waits_for"] or {}).get("address") for each in snapshot.truth["threads"]}
+    first = next(tid for tid, wanted in wants.items() if wanted and wants.get(owners[wanted]))
+    last = wants[owners[wants[first]]] or 0
+    rows = _rows(_owned_by(_changed(snapshot, reason=SUSPENDED), last, first), tmp_path)
+    assert rows[0]["WaitsFor"] == "deadlock"
+
+
+def test_a_suspended_thread_of_no_lock_says_so(tmp_path: pathlib.Path) -> None:
+    snapshot = _first("cs")
+    threads = [{**each, "reason": SUSPENDED} for each in snapshot.truth["threads"]]
+    rows = _rows(snapshot._replace(truth={**snapshot.truth, "threads": threads}), tmp_path)
+    others = [row for row in rows if row["WaitsFor"] != "critical section"]
+    assert others and all(row["Evidence"].startswith("Suspended, ") for row in others)
+    assert not any("KTHREAD.WaitReason" in str(row["Status"]) for row in rows)
+
+
 def test_an_owner_that_ended(tmp_path: pathlib.Path) -> None:
     snapshot = _first("cs")
     owners = {owner["tid"] for lock in snapshot.truth["locks"] for owner in lock["owners"]}

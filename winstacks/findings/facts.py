@@ -36,10 +36,10 @@ from ..names.imagereader import ImageReader
 from ..names.registeredtables import CodeRange
 from ..names.symbolizer import AddressNamer, Symbolizer
 from ..process.dynamictables import dynamic_tables
-from ..process.regions import Region, of_windows
+from ..process.regions import Region
 from ..process.spaces import AddressSpaces
 from ..process.thread import Thread
-from ..process.vads import regions
+from ..process.windowsfolder import WindowsFolders
 from ..tracedb.finder import Databases
 from ..waits.lister import WaitLister
 from ..waits.records import ThreadWait
@@ -211,7 +211,7 @@ class CheckFacts:
 
     def of_windows(self, space: AddressSpace, address: int) -> bool:
         """Returns whether an image of Windows itself, from Windows' folder, is mapped at an address."""
-        return of_windows(self.image.service(regions), self.vad(space, address))
+        return self.image.service(WindowsFolders).has_image(space, self.vad(space, address))
 
     def of_windows_dll(self, space: AddressSpace, address: int) -> bool:
         """Returns whether an image of Windows itself that is no program is mapped at an address."""

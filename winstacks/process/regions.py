@@ -110,9 +110,8 @@ class Regions(Protocol):
         """Returns the path of the file behind a mapping: "" if none is, None if its name cannot be read."""
 
 
-WINDOWS = ("\\windows\\",)
-"""The folder of Windows on its drive."""
 _DEVICE = ("\\systemroot\\", "\\??\\", "\\device\\")
+"""Begin of paths below Windows' folder, of paths with a drive, and of the kernel's paths."""
 
 
 def is_beneath(path: str, folders: Tuple[str, ...]) -> bool:
@@ -122,13 +121,16 @@ def is_beneath(path: str, folders: Tuple[str, ...]) -> bool:
         path: path of the file: as Windows shows it, as the kernel names it, or without the drive
         folders: lower-case paths without the drive; \SystemRoot counts as Windows' folder
     """
+    return path.lower().startswith(_DEVICE[0]) or on_drive(path).startswith(folders)
+
+
+def on_drive(path: str) -> str:
+    """Returns the path of a file without its drive, in lower case; see `is_beneath` for the path."""
     plain = path.lower()
-    if plain.startswith(_DEVICE[0]):
-        return True
     rest = plain[len(_DEVICE[1]) :] if plain.startswith(_DEVICE[1]) else plain
     if rest.startswith(_DEVICE[2]):
         rest = "\\" + rest[len(_DEVICE[2]) :].partition("\\")[2]
-    return rest[2 if rest[1:2] == ":" else 0 :].startswith(folders)
+    return rest[2 if rest[1:2] == ":" else 0 :]
 
 
 def mapped_path(known: Regions, region: Optional[Region]) -> Optional[str]:
@@ -139,8 +141,3 @@ def mapped_path(known: Regions, region: Optional[Region]) -> Optional[str]:
 def image_path(known: Regions, region: Optional[Region]) -> str:
     """Returns the path of the file whose image a region maps; "" for no image, and if it cannot be read."""
     return (known.file_name(region.control_area) or "") if region and region.image else ""
-
-
-def of_windows(known: Regions, region: Optional[Region]) -> bool:
-    """Returns whether a region is an image whose file lies in Windows' own folder."""
-    return is_beneath(image_path(known, region), WINDOWS)

@@ -31,8 +31,7 @@ from ..process.dynamictables import DynamicTable
 from ..process.functionstarts import function_starts
 from ..process.kernelstacks import KernelStackSegment
 from ..process.refusedplaces import refused_places
-from ..process.regions import of_windows
-from ..process.vads import regions
+from ..process.windowsfolder import WindowsFolders
 from .cpus import NO_TRAPS, AnyStart, Cpu, KnownTrapFrames, Range, WalkContext
 from .decode import dispatchers_x86
 from .decode.budget import FollowBudget, WalkBudget
@@ -305,8 +304,8 @@ class _Modules:
                 self._image, str(self._layer.name), module.base, module.size, file=known_module.image.file
             )
             read_rva = reader.read
-        windows = known_module.open_reader is None or of_windows(
-            self._image.service(regions), self._names.vad_at(module.base)
+        windows = known_module.open_reader is None or self._image.service(WindowsFolders).has_image(
+            self._space, self._names.vad_at(module.base)
         )
         if (
             self._witnesses.files.advise

@@ -45,6 +45,10 @@ _USER_REASONS = {6, 13, 21, 37}
 """KWAIT_REASON of waits that user mode asked for: UserRequest, WrUserRequest, WrKeyedEvent,
 WrAlertByThreadId."""
 
+_SUSPENDED = {5, 12}
+"""Suspended and WrSuspended. The kernel breaks off the wait of a thread to suspend it, and lets the thread take
+it up again later (described: ReactOS, `KiSuspendThread`): what user mode waits for stays as it was."""
+
 _SLEEPS, _QUEUES, _KEYED, _ALERT = {4, 11}, {15}, 21, 37
 """DelayExecution and WrDelayExecution; WrQueue; WrKeyedEvent; WrAlertByThreadId."""
 
@@ -254,6 +258,8 @@ class WaitLister:
         evidence = answer.evidence
         if answer.lock and answer.lock != answer.address:
             evidence += f", takes SRW lock {answer.lock:#x} again"
+        if thread.wait_reason in _SUSPENDED and thread.wait_reason_name:
+            evidence += f", {thread.wait_reason_name}"
         return Awaited(
             answer.kind,
             half,
@@ -344,7 +350,9 @@ class WaitLister:
         kernel_stack = _stack_of(stacks, None)
         if lock is not None:
             return ThreadWait(thread, (lock,), kernel_stack, since, lost)
-        if half is not None and thread.wait_reason in _USER_REASONS:
+        suspended = thread.wait_reason in _SUSPENDED
+        of_user = suspended or thread.wait_reason in _USER_REASONS
+        if half is not None and of_user:
             awaited = self._of_answers(seen, half, seen.answers)
             return ThreadWait(thread, awaited, _stack_of(stacks, half), since, lost)
         objects = kernel_objects.awaited(thread, blocks)
@@ -357,9 +365,9 @@ class WaitLister:
         inferred = (
             self._inference.section(thread, _user_stack(stacks), seen.sides) if kind in _OF_LOCKS else None
         )
-        if inferred is not None and thread.wait_reason in _USER_REASONS:
+        if inferred is not None and of_user:
             return ThreadWait(thread, (inferred,), shown, since, doubt)
-        if kind in (words.OTHER_WAIT, words.OBJECTS) and objects:
+        if kind in (words.OTHER_WAIT, words.OBJECTS) and objects and not suspended:
             return ThreadWait(thread, objects, shown, since, doubt)
         evidence = ", ".join(filter(None, (thread.wait_reason_name, called[2] if called is not None else "")))
         one = objects[0] if len(objects) == 1 else Awaited(kind, thread.space, ownership=_ownership(kind))

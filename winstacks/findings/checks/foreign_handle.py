@@ -19,7 +19,8 @@ from ...memory.image import AddressSpace
 from ...process.handletables import HandleTables
 from ...process.kernelobjects import PROCESS_OF_THREAD, thread_at
 from ...process.objectheaders import Objects
-from ...process.regions import WINDOWS, is_beneath
+from ...process.regions import is_beneath
+from ...process.windowsfolder import WindowsFolders
 from ...stacklist.stack import StackRecord
 from ..code.explanations import explained, untold
 from ..facts import CheckFacts
@@ -40,7 +41,7 @@ _THREAD_RIGHTS = {0x10: "THREAD_SET_CONTEXT", 0x80: "THREAD_SET_THREAD_TOKEN"}
 _VM_READ = 0x10
 _LSASS = "lsass.exe"
 _CREDENTIALS = "T1003.001"
-_FOLDERS = (*WINDOWS, "\\program files\\", "\\program files (")
+_FOLDERS = ("\\program files\\", "\\program files (")
 
 
 class _Opened(NamedTuple):
@@ -94,7 +95,9 @@ def _caller(stack: StackRecord, facts: CheckFacts) -> Tuple[Optional[FramePlace]
             return place, severity, innocent
     for place in frame_places(stack, IMAGE, MAPPED):
         path = place.frame.details.path
-        if facts.is_user(place.at) and path and not is_beneath(path, _FOLDERS):
+        if not facts.is_user(place.at) or not path or is_beneath(path, _FOLDERS):
+            continue
+        if not facts.image.service(WindowsFolders).has_file(space, path):
             return place, LOW, f"a program outside Windows' folders: {path}"
     return None, LOW, NONE_KNOWN
 
