@@ -177,14 +177,17 @@ class ImageReader:
         section_pages = view.pieces(max(start, view.start), min(start + length, view.end))
         return list(_split_at_pages(process_pages)) == list(section_pages)
 
-    def as_in_section(self, rva: int, length: int) -> bool:
-        """Returns whether a short range has the same bytes as the section; both must be in memory."""
+    def with_section(self, rva: int, length: int) -> Optional[Tuple[bytes, bytes]]:
+        """Returns the bytes of a short range in the process and in the section; None unless both are in
+        memory."""
         view, length = self.view, min(length, self.size - rva)
         if view is None or length <= 0:
-            return False
-        process_bytes = self.load(rva, length).read(rva, length)
+            return None
+        process_bytes = self._in_memory(rva, length).read(rva, length)
         section_bytes = view.load(self.base + rva, length).read(self.base + rva, length)
-        return process_bytes is not None and section_bytes is not None and process_bytes == section_bytes
+        if process_bytes is None or section_bytes is None:
+            return None
+        return bytes(process_bytes), bytes(section_bytes)
 
     def constant(self, rva: int, length: int) -> Optional[bytes]:
         """Returns the bytes of a short range, None unless it is proven that no process can have changed them.

@@ -43,6 +43,7 @@ class CpuArm64(Cpu[RegistersArm64]):
             self._frames,
             trap_frames,
             walk_context.may_execute,
+            walk_context.replaced,
             walk_context.arm64_sites,
             walk_context.surroundings,
         )

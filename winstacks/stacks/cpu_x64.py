@@ -37,6 +37,7 @@ class Cpu64(IntelCpu[Registers]):
             machine_frames,
             walk_context.may_execute,
             walk_context.own_copy,
+            walk_context.replaced,
             walk_context.sites,
             walk_context.surroundings,
         )

@@ -66,6 +66,7 @@ class WalkContext:
     Args:
         may_execute: returns whether an address outside all modules may be code
         own_copy: returns whether the process has changed the module code at an address
+        replaced: returns whether the function at an address is other code than its unwind data describes
         budget: number of 32-bit instructions that may be followed in the image
         refused: addresses at which the processor refused to execute
     """
@@ -76,6 +77,7 @@ class WalkContext:
         memory: Memory,
         may_execute: MayExecute,
         own_copy: OwnCopy,
+        replaced: OwnCopy,
         find_dispatcher: FindDispatcher,
         read_code: ReadMemory,
         surroundings: Surroundings,
@@ -88,6 +90,7 @@ class WalkContext:
         self.memory = memory
         self.may_execute = may_execute
         self.own_copy = own_copy
+        self.replaced = replaced
         self.find_dispatcher = find_dispatcher
         self.sites: Kept[int, Site] = Kept(MOST_DERIVED)
         self.arm64_sites: Kept[int, Any] = Kept(MOST_DERIVED)

@@ -8,10 +8,6 @@ import functools
 import logging
 from typing import Any, Callable, Container, Dict, List, Optional, Sequence, Tuple
 
-from volatility3.framework import exceptions
-from volatility3.framework.layers import intel
-
-from ..memory import bulk
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.memory import Memory
@@ -32,6 +28,7 @@ from ..process.functionstarts import function_starts
 from ..process.kernelstacks import KernelStackSegment
 from ..process.refusedplaces import refused_places
 from ..process.windowsfolder import WindowsFolders
+from .changedcode import ChangedCode
 from .cpus import NO_TRAPS, AnyStart, Cpu, KnownTrapFrames, Range, WalkContext
 from .decode import dispatchers_x86
 from .decode.budget import FollowBudget, WalkBudget
@@ -168,13 +165,15 @@ class StackWalkers:
                 del self._contexts[next(iter(self._contexts))]
             names = self._symbolizer.for_space(space)
             modules, facts = _Modules(self._image, space, names), SpaceFacts(self._image, space, names)
+            changed = ChangedCode(self._image, space, names)
             memory, dispatcher = self._image.memory(space), modules.find_dispatcher
             code = modules.read_code if self._image.service(FileWitnesses).files.given else memory.read
             walk_context = WalkContext(
                 modules.find_code,
                 memory,
                 facts.may_execute,
-                modules.own_copy,
+                changed.own_copy,
+                changed.replaced,
                 dispatcher,
                 code,
                 facts.surroundings,
@@ -183,13 +182,6 @@ class StackWalkers:
             )
             self._contexts[key] = walk_context
         return walk_context
-
-
-_AROUND = 0x20
-"""Bytes compared on each side of an address where no function is known: more than a stub has."""
-_FARTHEST = 0x1000
-"""Bytes compared at most on each side of an address in a long function."""
-_MAX_COMPARED = 1 << 14
 
 
 class _Modules:
@@ -205,7 +197,6 @@ class _Modules:
         self._witnesses = image.service(FileWitnesses)
         self._space = space
         self._table_images: Memo[int, CodeImage] = Memo(self._table_image)
-        self._as_in_file: Memo[int, bool] = Memo(self._compared, _MAX_COMPARED)
 
     @functools.cached_property
     def _tables(self) -> List[DynamicTable]:
@@ -247,33 +238,6 @@ class _Modules:
         form = TABLES.get(self._machine.number, FunctionTable)
         table = form.from_bytes(dynamic_table.entries, read_rva)
         return CodeImage(dynamic_table.base, END_OF_IMAGE, read_rva, table)
-
-    def own_copy(self, address: int) -> bool:
-        """Returns whether a process has changed the code at a user-mode address, as far as the image shows.
-
-        Changed code lies in a private, dirty copy of the page; the shared page is clean. On a dirty page a
-        function is unchanged if its bytes equal the image section: products that hook write to few functions
-        of a page.
-        """
-        layer = self._layer
-        if address >> 63 or not isinstance(layer, intel.Intel):
-            return False
-        try:
-            dirty = bool(layer.is_dirty(bulk.masked(layer, address)))
-        except exceptions.InvalidAddressException:
-            return False
-        return dirty and not self._as_in_file[address]
-
-    def _compared(self, address: int) -> bool:
-        """Returns whether the function at an address, or the bytes around it, equal the image section."""
-        known_module = self._names.module_at(address)
-        if known_module is None or known_module.open_reader is None:
-            return False
-        rva = address - known_module.module.base
-        piece = known_module.image.find_entry(rva)
-        low, high = (rva - _AROUND, rva + _AROUND) if piece is None else (piece.begin, piece.end)
-        low, high = max(low, rva - _FARTHEST, 0), min(high, rva + _FARTHEST)
-        return known_module.open_reader().as_in_section(low, high - low)
 
     def read_code(self, address: int, length: int) -> Optional[Bytes]:
         """Returns memory; if the process lacks it, the bytes of the module's section or file."""

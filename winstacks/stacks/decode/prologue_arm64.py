@@ -20,6 +20,7 @@ from ...names.decode.unwind_arm64 import (
     ALLOC,
     D0,
     FP,
+    INSTRUCTION,
     LR,
     SAVE,
     SET_FP,
@@ -29,6 +30,9 @@ from ...names.decode.unwind_arm64 import (
 from ...names.decode.unwindinfo import Bytes
 
 _MOV_FP_SP = 0x910003FD
+_BRANCH_REGISTER = 0xD61F0000
+_DETOUR = 4
+"""Instructions in which the jump of a hook ends: an address is loaded before it, or lies behind it."""
 _RETURNS = (0xD65F03C0, 0xD65F0BFF, 0xD65F0FFF)
 """ret, retaa, retab."""
 _STORES = {
@@ -78,6 +82,16 @@ def agrees(code: Bytes, record: UnwindRecord) -> bool:
     words = struct.unpack_from(f"<{record.prolog}I", code)
     codes = reversed(record.codes[: record.prolog])
     return all(_is_coded(word, unwind_code) for word, unwind_code in zip(words, codes))
+
+
+def detour(code: Bytes) -> int:
+    """Returns the length of the jump with which code begins, 0 if it begins with none: a hook is at the entry
+    of the function."""
+    words = struct.unpack_from(f"<{len(code) // INSTRUCTION}I", code)[:_DETOUR]
+    if words and words[0] & 0xFC000000 == 0x14000000:
+        return INSTRUCTION
+    jumps = (place for place, word in enumerate(words, 1) if word & ~0x3E0 == _BRANCH_REGISTER)
+    return INSTRUCTION * next(jumps, 0)
 
 
 def _is_coded(word: int, code: UnwindCode) -> bool:

@@ -42,9 +42,11 @@ from .frames import (
     FindImage,
     Frame,
     MayExecute,
+    OwnCopy,
     UnwindError,
     UserTransition,
     may_execute_anywhere,
+    shared,
 )
 from .prologue_arm64 import agrees, outside_of_body
 from .registers import MASK
@@ -80,6 +82,7 @@ class WalkerArm64(Walker[RegistersArm64]):
 
     Args:
         trap_frames: addresses of trap frames known to lie on the stack, each with the registers in it
+        replaced: returns whether the function at an address is other code than its unwind data describes
         sites: what earlier walks found about return addresses in the same address space
     """
 
@@ -92,12 +95,14 @@ class WalkerArm64(Walker[RegistersArm64]):
         types: Structures,
         trap_frames: Optional[Mapping[int, RegistersArm64]] = None,
         may_execute: MayExecute = may_execute_anywhere,
+        replaced: OwnCopy = shared,
         sites: Optional[Kept[int, SiteArm64]] = None,
         surroundings: Surroundings = UNKNOWN,
     ) -> None:
         super().__init__(find_image, read, may_execute, surroundings)
         self._types = types
         self._trap_frames = trap_frames or {}
+        self._replaced = replaced
         self._sites: Kept[int, SiteArm64] = Kept(MOST_DERIVED) if sites is None else sites
         self._quiet: Kept[Tuple[int, int], Optional[bool]] = Kept(MOST_DERIVED)
 
@@ -120,7 +125,9 @@ class WalkerArm64(Walker[RegistersArm64]):
             return self._chained(registers, interrupted, error.code)
         if rule is not None:
             step = self._unwound(rule[0], registers)
-            if interrupted and step.doubt is None and self._differs(image, image.table, probe - image.base):
+            differs = interrupted and self._differs(image, image.table, probe - image.base)
+            begins = interrupted and image.entry_begins(probe)
+            if step.doubt is None and (differs or (self._replaced(probe) and not begins)):
                 step.doubt = StatusCode.CODE_AND_UNWIND_DATA_DIFFER
             return step
         if not image.table.complete_at(probe - image.base):
@@ -189,7 +196,7 @@ class WalkerArm64(Walker[RegistersArm64]):
         image = self._find_image(address - INSTRUCTION) if address else None
         if image is None or not isinstance(image.table, FunctionTableArm64):
             return None
-        if image.kind(address - INSTRUCTION) == X64:
+        if image.kind(address - INSTRUCTION) == X64 or self._replaced(address - INSTRUCTION):
             return None
         try:
             rule = _rule_at(image, image.table, address - INSTRUCTION - image.base)

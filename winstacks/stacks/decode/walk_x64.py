@@ -56,6 +56,7 @@ class Walker64(Walker[Registers]):
     Args:
         machine_frames: addresses of machine frames known to lie on the stack, each with the registers saved
             beside it
+        replaced: returns whether the function at an address is other code than its unwind data describes
         sites: results of earlier walks for return addresses in the same address space
     """
 
@@ -70,12 +71,14 @@ class Walker64(Walker[Registers]):
         machine_frames: Optional[Mapping[int, Registers]] = None,
         may_execute: MayExecute = may_execute_anywhere,
         own_copy: OwnCopy = shared,
+        replaced: OwnCopy = shared,
         sites: Optional[Kept[int, Site]] = None,
         surroundings: Surroundings = UNKNOWN,
     ) -> None:
         super().__init__(find_image, read, may_execute, surroundings)
         self._machine_frames = machine_frames or {}
         self._own_copy = own_copy
+        self._replaced = replaced
         self._sites: Kept[int, Site] = Kept(MOST_DERIVED) if sites is None else sites
         self._absent: Kept[int, bool] = Kept(MOST_DERIVED)
         self._strange_bp: Optional[Tuple[StackRanges, Optional[int]]] = None
@@ -102,6 +105,8 @@ class Walker64(Walker[Registers]):
         if step.differs:
             remark = StatusCode.CODE_AND_UNWIND_DATA_DIFFER
             doubt = remark if self._own_copy(registers.ip) else None
+        if step.position != LEAF_FUNCTION and self._is_replaced(registers.ip, interrupted):
+            doubt = StatusCode.CODE_AND_UNWIND_DATA_DIFFER
         if step.machine_frame is not None:
             return self._interrupted(step.registers, step.machine_frame, doubt, remark)
         if step.undescribed is not None and not self._called(registers, step, interrupted):
@@ -333,6 +338,14 @@ class Walker64(Walker[Registers]):
         image = self._find_image(ip)
         return image is not None and image.windows and not self._own_copy(ip)
 
+    def _is_replaced(self, ip: int, interrupted: bool) -> bool:
+        """Returns whether the unwind data of a frame is of other code.
+
+        Before the first instruction nothing is pushed, whatever the code is.
+        """
+        image = self._find_image(ip) if interrupted else None
+        return self._replaced(ip - (not interrupted)) and (image is None or not image.entry_begins(ip))
+
     def _site(self, address: int) -> Site:
         """Returns the analysis of a return address, made once per address space."""
         site = self._sites.get(address)
@@ -346,6 +359,8 @@ class Walker64(Walker[Registers]):
             return None, None
         rva = address - image.base
         effect = None if image.table is None else effect_at(image.table, rva)
+        if effect is not None and self._replaced(address - 1):
+            effect = None
         code = image.read_rva(rva - _NEAR_CALL, 1)
         if code is not None and code[0] == 0xE8:
             return effect, None

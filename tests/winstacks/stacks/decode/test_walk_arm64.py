@@ -21,6 +21,7 @@ from winstacks.memory.decode.structure import Structures
 from winstacks.names.decode import pointers_arm64
 from winstacks.names.decode.functiontable_arm64 import FunctionTableArm64
 from winstacks.names.decode.hybrid import ARM64EC, X64, CodeMap
+from winstacks.stacks.decode import prologue_arm64
 from winstacks.stacks.decode.frames import MAX_FRAMES, CodeImage, StackWalk
 from winstacks.stacks.decode.registers_arm64 import RegistersArm64
 from winstacks.stacks.decode.walk_arm64 import WalkerArm64
@@ -458,3 +459,34 @@ def test_call_to_a_place_without_code_left_its_address_in_lr(place: int, call: i
     walk = program.walk(registers)
     assert ((program.at(0), "leaf", True) in shown(walk)) == found
     assert all((frame.return_register == "Lr") == (frame.how == "leaf") for frame in walk.frames)
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_whoever_called_replaced_code_is_unsure(interrupted: bool) -> None:
+    program = Program(CHAINED, CHAINED, CHAINED)
+    program.pair(SP, SP + 32, program.at(1))
+    program.pair(SP + 32, SP + 64, program.at(2))
+
+    def replaced(address: int) -> bool:
+        return program.at(1, 0) <= address < program.at(2, 0)
+
+    walk = program.walk(start(program), interrupted, replaced=replaced)
+    assert shown(walk)[:2] == [(program.at(1), "unwind", True), (program.at(2), "unwind", False)]
+    assert walk.gaps == (StatusCode.CODE_AND_UNWIND_DATA_DIFFER,)
+    # Before the first instruction the caller is in the link register, whatever the code is.
+    first = start(program, 1, 0, Lr=program.at(2))
+    assert shown(program.walk(first, True, replaced=replaced))[0] == (program.at(2), "unwind", True)
+
+
+@pytest.mark.parametrize(
+    ("words", "length"),
+    [
+        ((0x14000010, NOP), 4),  # b
+        ((0x58000050, 0xD61F0200), 8),  # ldr x16, #8; br x16
+        ((0x90000010, 0xF9400210, 0xD61F0200), 12),  # adrp; ldr; br x16
+        ((STORE, MOVE, NOP, NOP, 0xD61F0200), 0),
+        ((), 0),
+    ],
+)
+def test_the_jump_of_a_hook(words: Tuple[int, ...], length: int) -> None:
+    assert prologue_arm64.detour(struct.pack(f"<{len(words)}I", *words)) == length
