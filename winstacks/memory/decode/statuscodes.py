@@ -150,8 +150,8 @@ class StatusCode(Enum):
     CODE_IN_NO_MODULE = "code in no module", Means.FRAMES_MISSING
     """Code in no module has no unwind data: the walk had to guess."""
     CODE_AND_UNWIND_DATA_DIFFER = "code and unwind data differ", Means.FRAMES_MISSING | Means.CODE_UNSURE
-    """The walk followed the code; the caller is unsure if the process has changed the code, or if the function
-    is known to be other code than its unwind data describes."""
+    """The walk followed the code; the caller is unsure if the process has changed the code, or if the
+    function is known to be other code than its unwind data describes."""
     NOT_BEHIND_A_CALL = "not behind a call", Means.FRAMES_MISSING
     """The value is not a return address. It is unsure, and so are all frames after it, unless unmodified code
     of Windows returns there."""
