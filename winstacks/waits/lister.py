@@ -46,8 +46,8 @@ _USER_REASONS = {6, 13, 21, 37}
 WrAlertByThreadId."""
 
 _SUSPENDED = {5, 12}
-"""Suspended and WrSuspended. The kernel breaks off the wait of a thread to suspend it, and lets the thread take
-it up again later (described: ReactOS, `KiSuspendThread`): what user mode waits for stays as it was."""
+"""Suspended and WrSuspended. The kernel breaks off the wait of a thread to suspend it, and the thread
+takes it up again later (described: ReactOS, `KiSuspendThread`): what user mode waits for stays as it was."""
 
 _SLEEPS, _QUEUES, _KEYED, _ALERT = {4, 11}, {15}, 21, 37
 """DelayExecution and WrDelayExecution; WrQueue; WrKeyedEvent; WrAlertByThreadId."""
