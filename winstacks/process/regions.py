@@ -110,6 +110,8 @@ class Regions(Protocol):
         """Returns the path of the file behind a mapping: "" if none is, None if its name cannot be read."""
 
 
+WINDOWS = ("\\windows\\",)
+"""The usual folder of Windows on its drive; `windowsfolder` knows others."""
 _DEVICE = ("\\systemroot\\", "\\??\\", "\\device\\")
 """Begin of paths below Windows' folder, of paths with a drive, and of the kernel's paths."""
 

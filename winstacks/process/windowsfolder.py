@@ -17,18 +17,16 @@ from typing import Optional, Tuple
 
 from ..memory.decode.memo import Memo
 from ..memory.image import AddressSpace, Image
-from .regions import Region, image_path, is_beneath, on_drive
+from .regions import WINDOWS, Region, image_path, is_beneath, on_drive
 from .vads import regions
 
-WINDOWS = ("\\windows\\",)
-"""The folder of Windows on its drive."""
 _NTDLL = "system32\\ntdll.dll"
 _MOST = 1 << 12
 """The most processes whose folders are kept."""
 
 
 class WindowsFolders:
-    """Tells the images of Windows from others."""
+    """Decides which images and files are Windows' own."""
 
     def __init__(self, image: Image) -> None:
         self._regions = image.service(regions)

@@ -46,8 +46,8 @@ _USER_REASONS = {6, 13, 21, 37}
 WrAlertByThreadId."""
 
 _SUSPENDED = {5, 12}
-"""Suspended and WrSuspended. The kernel breaks off the wait of a thread to suspend it, and lets the thread
-take it up again later (described: ReactOS, `KiSuspendThread`): what user mode waits for stays as it was."""
+"""Suspended and WrSuspended. The kernel breaks off the wait of a thread to suspend it, and the thread
+takes it up again later (described: ReactOS, `KiSuspendThread`): what user mode waits for stays as it was."""
 
 _SLEEPS, _QUEUES, _KEYED, _ALERT = {4, 11}, {15}, 21, 37
 """DelayExecution and WrDelayExecution; WrQueue; WrKeyedEvent; WrAlertByThreadId."""
@@ -105,8 +105,11 @@ class _Seen(NamedTuple):
 
 
 class WaitLister:
-    """Lists the waiting threads. `locks` lists the locks of the kernel or of one half of a process; called if
-    a thread may wait for one."""
+    """Lists the waiting threads.
+
+    Args:
+        locks: lists the locks of the kernel or of one half of a process; called if a thread may wait for one
+    """
 
     def __init__(
         self,
@@ -157,8 +160,11 @@ class WaitLister:
         return self.of_process(threads, [list(self._walker.thread_stacks(thread)) for thread in threads])
 
     def of_process(self, threads: Sequence[Thread], stacks: Sequence[List[CallStack]]) -> ProcessWaits:
-        """Returns the waits of a process. `stacks` are the stacks of each thread, as
-        `StackLister.thread_stacks` yields them."""
+        """Returns the waits of a process.
+
+        Args:
+            stacks: the stacks of each thread, as `StackLister.thread_stacks` yields them
+        """
         sides: Dict[AddressSpace, UserSide] = {}
         for half in dict.fromkeys(half for thread in threads for half in thread.halves):
             places = [UserStack(thread, *_innermost(found, half)) for thread, found in zip(threads, stacks)]
@@ -180,7 +186,7 @@ class WaitLister:
 
     def _end(self, thread: Thread, stacks: List[CallStack]) -> str:
         """Returns where a chain ends that comes to a thread without a known wait."""
-        if has_status(thread.status, StatusCode.TERMINATED):
+        if thread.state == TERMINATED or has_status(thread.status, StatusCode.TERMINATED):
             return words.ENDS_EXITED
         if thread.unusable:
             return words.ENDS_ABSENT
@@ -207,9 +213,10 @@ class WaitLister:
             return None
         if thread.tid is None or has_status(thread.status, StatusCode.TERMINATED):
             return None
+        if thread.state == TERMINATED:
+            return None
         seen = _Seen(thread, stacks, sides, *self._answers(thread, sides))
-        # One that has ended by its State alone may wait.
-        if has_state(thread.state) and thread.state not in (WAITING, GATE_WAIT, TERMINATED):
+        if has_state(thread.state) and thread.state not in (WAITING, GATE_WAIT):
             return self._not_waiting(seen)
         if thread.state is None or self._objects is None or self._locks is None:
             wait = self._of_user(seen)
