@@ -191,5 +191,4 @@ class CallStacks(Command[Thread, ShownStack]):
     def generate_timeline(self) -> Iterator[Event]:
         """Yields the creation times of processes and threads, for Volatility's timeliner."""
         for start in started(self.symbolizer, *self._wanted_threads()):
-            time = None if start.time is None else moment(start.time)
-            yield start.description, timeliner.TimeLinerType.CREATED, time or UNREADABLE
+            yield start.description, timeliner.TimeLinerType.CREATED, moment(start.time) or UNREADABLE

@@ -111,7 +111,7 @@ class MiniDump(Command[Process, Process]):
         """Returns the text that names the origin of a dump."""
         known = self.image.service(identity)
         space = process.space
-        captured = None if known.clock.capture_time is None else moment(known.clock.capture_time)
+        captured = moment(known.clock.capture_time)
         lines = [
             f"Made by windows.minidump of winstacks {VERSION} on Volatility {constants.PACKAGE_VERSION} "
             "from the image of a machine's memory. Windows did not write it; CommentStreamA lists the "

@@ -239,7 +239,7 @@ class WaitChains(DatabaseCommand[AddressSpace, ShownWait]):
             "WaitAddress": awaited.address,
             "WaitName": awaited.name or None,
             "WaitMode": awaited.mode or None,
-            "Since": (None if wait.since is None else moment(wait.since)) or self._unknown_time,
+            "Since": moment(wait.since) or self._unknown_time,
             "Known": awaited.known,
             "Ownership": awaited.ownership,
             "Evidence": awaited.evidence or None,

@@ -19,13 +19,13 @@ from . import lock
 from .decode import criticalsection
 from .decode.criticalsection import RESOURCE_TYPE
 from .lock import Listed, Lock
-from .sectionlists import SectionList, SectionLists, SectionMemory, SectionPair, WideIndices, unknown_width
+from .sectionlists import SectionList, SectionLists, SectionMemory, SectionPair, WideIndices
 
 
 class CriticalSections:
     """Lists the critical sections of processes. `wide_indices` is as in `SectionMemory`."""
 
-    def __init__(self, image: Image, ntdlls: Ntdlls, wide_indices: WideIndices = unknown_width) -> None:
+    def __init__(self, image: Image, ntdlls: Ntdlls, wide_indices: WideIndices) -> None:
         self._image = image
         self._ntdlls = ntdlls
         self._lists = SectionLists(image, ntdlls, wide_indices)

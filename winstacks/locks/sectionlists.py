@@ -78,15 +78,11 @@ class SectionList(NamedTuple):
 WideIndices = Callable[[AddressSpace], Optional[bool]]
 
 
-def unknown_width(_: AddressSpace) -> Optional[bool]:
-    return None
-
-
 class SectionMemory:
     """Reads critical sections of an address space. `wide_indices` returns whether the traces of a space have
     indices of more than 16 bits, None if unknown: then the high part is not read."""
 
-    def __init__(self, image: Image, space: AddressSpace, wide_indices: WideIndices = unknown_width) -> None:
+    def __init__(self, image: Image, space: AddressSpace, wide_indices: WideIndices) -> None:
         memory, types = image.memory(space), user_types(image, space)
         # The kernel's symbols describe the native form; the 32-bit form changed in the same version, Vista.
         # The process's database changed then, too, and shows the version if there is no kernel.
@@ -121,7 +117,7 @@ class SectionMemory:
 class SectionLists:
     """Finds the lists of critical sections in address spaces."""
 
-    def __init__(self, image: Image, ntdlls: Ntdlls, wide_indices: WideIndices = unknown_width) -> None:
+    def __init__(self, image: Image, ntdlls: Ntdlls, wide_indices: WideIndices) -> None:
         self._image = image
         self._ntdlls = ntdlls
         self._wide_indices = wide_indices

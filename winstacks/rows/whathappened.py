@@ -127,7 +127,7 @@ class WhatHappened:
         words = [f"build {kernel.build}"] if kernel.build else []
         words += [self._image.arch]
         words += [f"{kernel.processors} processors"] if kernel.processors else []
-        time = None if clock.capture_time is None else moment(clock.capture_time)
+        time = moment(clock.capture_time)
         words += [] if time is None else [f"{time:%Y-%m-%d %H:%M:%S} UTC"]
         yield DumpEntry(0, "Windows", ", ".join(words), clock.status)
         yield DumpEntry(0, "Lacks", ", ".join(self._lacks) or "nothing")

@@ -54,7 +54,7 @@ class FlatTables:
         space, thread, keys = stack.space, stack.thread, stack.keys()
         offset, created = self._processes[space.eprocess]
         exact = keys.quality in (None, EXACT)
-        started = None if thread is None or thread.create_time is None else moment(thread.create_time)
+        started = moment(thread.create_time if thread else None)
         return (
             self._image_id,
             SCHEMA,
@@ -145,7 +145,7 @@ class FlatTables:
         """Returns ProcessOffset and ProcessCreateTime of a process."""
         created = create_time(self._image, eprocess)
         offset = self._image.machine.masked(eprocess) if eprocess else None
-        return offset, None if created is None else moment(created)
+        return offset, moment(created)
 
     def wait(self, row: WaitRow) -> Values:
         """Returns the row of a wait or a deadlock, in the order of WAITS."""
@@ -161,13 +161,13 @@ class FlatTables:
         return (
             *key,
             thread.tid,
-            None if started is None else moment(started),
+            moment(started),
             arch,
             awaited.kind,
             _hexadecimal(address),
             awaited.name or None,
             awaited.mode or None,
-            None if row.wait.since is None else moment(row.wait.since),
+            moment(row.wait.since),
             awaited.known,
             awaited.ownership,
             owner.pid,

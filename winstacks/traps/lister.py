@@ -61,7 +61,7 @@ class ThreadFrames:
         """Yields the register states of one thread: the chain of frames from KTHREAD.TrapFrame, frames at the
         top of the stack, scanned frames, the WoW64 context."""
         if thread.unusable:
-            yield state_without_registers(thread, THREAD)
+            yield state_without_registers(thread)
             return
         segments = list(self._stacks.segments(thread))
         frames: List[int] = []
@@ -265,7 +265,7 @@ class TrapStates:
                 continue
             if thread.unusable:
                 # A row in place of a damaged list needs no kernel, which the input may lack.
-                yield state_without_registers(thread, THREAD)
+                yield state_without_registers(thread)
                 continue
             switched = self._contexts.switched(thread)
             if switched is not None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ..columns.words import KERNEL, PROCESSOR, SAVED, SWITCHED, USER, WOW64
+from ..columns.words import KERNEL, PROCESSOR, SAVED, SWITCHED, THREAD, USER, WOW64
 from ..memory import bulk
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
@@ -82,10 +82,10 @@ class TrapState(NamedTuple):
         return self.registers.get(self.space.machine.sp_register)
 
 
-def state_without_registers(thread: Thread, origin: str) -> TrapState:
+def state_without_registers(thread: Thread) -> TrapState:
     """Returns the state of a thread whose registers are unknown, with the thread's status. `thread` is the
     thread, or a row that stands for a damaged list of threads."""
-    return TrapState(thread.space, thread.tid, origin, thread_state=thread.state_name, status=thread.status)
+    return TrapState(thread.space, thread.tid, THREAD, thread_state=thread.state_name, status=thread.status)
 
 
 def register_types(image: Image, machine: Machine) -> Structures:

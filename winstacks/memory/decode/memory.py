@@ -54,18 +54,13 @@ class Windows(Memo[Key, Extents]):
 
     def __missing__(self, key: Key) -> Extents:
         older = self._older.pop(key, None)
-        return super().__missing__(key) if older is None else self.keep(key, older)
-
-    def keep(self, key: Key, value: Extents, size: int = _EMPTY_WINDOW) -> Extents:
-        """Keeps a window, and returns it; drops the older generation if this one is full. `size` is how many
-        bytes it takes besides its content."""
-        self[key] = value
-        self._bytes += size + sum(len(data) for _, data in value.runs)
+        window = super().__missing__(key) if older is None else self.keep(key, older)
+        self._bytes += _EMPTY_WINDOW + sum(len(data) for _, data in window.runs)
         if self._bytes > self._most_bytes // 2:
             self._older, self._bytes = dict(self), 0
             self.clear()
             self.drops += 1
-        return value
+        return window
 
 
 class ReadWindows(Windows[int]):

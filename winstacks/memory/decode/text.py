@@ -151,9 +151,10 @@ def is_time(filetime: int) -> bool:
     return 0 < filetime <= MAX_FILETIME
 
 
-def moment(filetime: int) -> Optional[datetime.datetime]:
-    """Returns a FILETIME as a datetime in microseconds; None for 0 (no time) and beyond the year 9999."""
-    if not is_time(filetime):
+def moment(filetime: Optional[int]) -> Optional[datetime.datetime]:
+    """Returns a FILETIME as a datetime in microseconds; None for 0 (no time) and beyond the year 9999, and if
+    the FILETIME is unknown."""
+    if filetime is None or not is_time(filetime):
         return None
     return _EPOCH + datetime.timedelta(microseconds=filetime // _PER_MICROSECOND)
 

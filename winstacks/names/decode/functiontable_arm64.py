@@ -27,7 +27,7 @@ from .unwind_arm64 import (
     read_record,
     record_length,
 )
-from .unwindinfo import ReadRva, RuntimeFunction, UnwindDataError, UnwindInfo
+from .unwindinfo import ReadRva, RuntimeFunction, UnwindDataError, UnwindInfo, need
 
 ISLAND_SIZE = 3 * INSTRUCTION
 """Bytes of a branch island: adrp, add, br."""
@@ -126,10 +126,7 @@ class FunctionTableArm64(FunctionTable):
         UnwindDataError if the table has no such entry, or that is an island, too."""
         if entry.unwind & FLAG_MASK != ISLAND:
             return entry
-        data = self.read_rva(entry.unwind & ~FLAG_MASK, INSTRUCTION)
-        if data is None:
-            raise UnwindDataError(StatusCode.UNWIND_DATA_UNREADABLE)
-        begin = int.from_bytes(data, "little")
+        begin = int.from_bytes(need(self.read_rva, entry.unwind & ~FLAG_MASK, INSTRUCTION), "little")
         position = bisect.bisect_left(self._begins, begin)
         if position < len(self) and self._begins[position] == begin:
             found = self.entry(position)

@@ -25,7 +25,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import unsigned
-from .unwindinfo import ReadRva, UnwindDataError
+from .unwindinfo import ReadRva, UnwindDataError, need
 
 PACKED, FRAGMENT, ISLAND = 1, 2, 3
 """The low two bits of an entry's second word; 0: the rest is the RVA of a full record. Flag 3 is reserved in
@@ -212,18 +212,12 @@ def _allocations(size: int) -> List[UnwindCode]:
 def _header(read_rva: ReadRva, rva: int) -> Tuple[int, int, int, int, Optional[int]]:
     """Returns of a full record: the RVA behind its header, the length of the piece in bytes, the number of
     scopes, the number of code words, and the index of the codes of a single epilogue at the end (or None)."""
-    data = read_rva(rva, 4)
-    if data is None:
-        raise UnwindDataError(StatusCode.UNWIND_DATA_UNREADABLE)
-    word = int.from_bytes(data, "little")
+    word = int.from_bytes(need(read_rva, rva, 4), "little")
     if word >> 18 & 3:
         raise UnwindDataError(StatusCode.UNWIND_DATA_INVALID)
     epilogs, code_words, at = word >> 22 & 31, word >> 27, rva + 4
     if not epilogs and not code_words:
-        data = read_rva(at, 4)
-        if data is None:
-            raise UnwindDataError(StatusCode.UNWIND_DATA_UNREADABLE)
-        more = int.from_bytes(data, "little")
+        more = int.from_bytes(need(read_rva, at, 4), "little")
         epilogs, code_words, at = more & 0xFFFF, more >> 16 & 0xFF, at + 4
     single = epilogs if word >> 21 & 1 else None
     return at, (word & 0x3FFFF) * INSTRUCTION, 0 if single is not None else epilogs, code_words, single
@@ -239,9 +233,7 @@ def _full(read_rva: ReadRva, rva: int) -> UnwindRecord:
     at, length, count, code_words, single = _header(read_rva, rva)
     if count > MAX_SCOPES:
         raise UnwindDataError(StatusCode.UNWIND_DATA_INVALID)
-    data = read_rva(at, 4 * (count + code_words))
-    if data is None:
-        raise UnwindDataError(StatusCode.UNWIND_DATA_UNREADABLE)
+    data = need(read_rva, at, 4 * (count + code_words))
     scopes = struct.unpack_from(f"<{count}I", data)
     parsed = _Codes(bytes(data[4 * count :]))
     prolog = parsed.ended(0)

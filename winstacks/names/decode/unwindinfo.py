@@ -115,27 +115,27 @@ class UnwindInfo(NamedTuple):
     chained: Optional[RuntimeFunction]
 
 
-def read_runtime_function(read_rva: ReadRva, rva: int) -> RuntimeFunction:
-    """Returns the RUNTIME_FUNCTION at an RVA. Raises UnwindDataError if it is not readable."""
-    data = read_rva(rva, RUNTIME_FUNCTION_SIZE)
+def need(read_rva: ReadRva, rva: int, length: int) -> Bytes:
+    """Returns bytes of unwind data. Raises UnwindDataError if some of them cannot be read."""
+    data = read_rva(rva, length)
     if data is None:
         raise UnwindDataError(StatusCode.UNWIND_DATA_UNREADABLE)
-    return RuntimeFunction(*struct.unpack("<III", data))
+    return data
+
+
+def read_runtime_function(read_rva: ReadRva, rva: int) -> RuntimeFunction:
+    """Returns the RUNTIME_FUNCTION at an RVA. Raises UnwindDataError if it is not readable."""
+    return RuntimeFunction(*struct.unpack("<III", need(read_rva, rva, RUNTIME_FUNCTION_SIZE)))
 
 
 def read_unwind_info(read_rva: ReadRva, rva: int) -> UnwindInfo:
     """Returns the parsed UNWIND_INFO at an RVA. At most LONGEST bytes are read. Raises UnwindDataError if the
     data is not readable, or has an unknown version, an unknown operation or an incomplete code."""
-    head = read_rva(rva, 4)
-    if head is None:
-        raise UnwindDataError(StatusCode.UNWIND_DATA_UNREADABLE)
+    head = need(read_rva, rva, 4)
     version, flags = head[0] & 7, head[0] >> 3
     if version not in (1, 2):
         raise UnwindDataError(StatusCode.UNWIND_DATA_INVALID)
-    slots = read_rva(rva + 4, 2 * head[2])
-    if slots is None:
-        raise UnwindDataError(StatusCode.UNWIND_DATA_UNREADABLE)
-    codes = tuple(_codes(bytes(slots), version))
+    codes = tuple(_codes(bytes(need(read_rva, rva + 4, 2 * head[2])), version))
     chained = None
     if flags & CHAININFO:
         chained = read_runtime_function(read_rva, rva + 4 + 2 * (head[2] + head[2] % 2))
