@@ -33,7 +33,7 @@ def load() -> None:
     print(f"Volatility's list of valid symbol tables is unreadable and is removed: {path}", file=sys.stderr)
     with contextlib.suppress(FileNotFoundError):
         os.remove(path)
-    importlib.import_module("volatility3.schemas")
+    _is_read()
 
 
 def _is_read() -> bool:

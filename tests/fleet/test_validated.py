@@ -47,9 +47,10 @@ def test_a_list_that_stays_unreadable_is_removed_and_said(
     content: str, listed: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     listed.write_text(content)
+    # Those of another folder, which was set when the process began.
+    monkeypatch.setattr(schemas, "cached_validations", {"other"})
     monkeypatch.setattr(validated.time, "sleep", lambda seconds: None)
     validated.load()
     assert not listed.exists()
     assert str(listed) in capsys.readouterr().err
-    importlib.reload(schemas)
     assert schemas.cached_validations == set()
