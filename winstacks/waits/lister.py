@@ -186,7 +186,7 @@ class WaitLister:
 
     def _end(self, thread: Thread, stacks: List[CallStack]) -> str:
         """Returns where a chain ends that comes to a thread without a known wait."""
-        if thread.state == TERMINATED or has_status(thread.status, StatusCode.TERMINATED):
+        if has_status(thread.status, StatusCode.TERMINATED):
             return words.ENDS_EXITED
         if thread.unusable:
             return words.ENDS_ABSENT
@@ -213,10 +213,9 @@ class WaitLister:
             return None
         if thread.tid is None or has_status(thread.status, StatusCode.TERMINATED):
             return None
-        if thread.state == TERMINATED:
-            return None
         seen = _Seen(thread, stacks, sides, *self._answers(thread, sides))
-        if has_state(thread.state) and thread.state not in (WAITING, GATE_WAIT):
+        # One that has ended by its State alone may wait.
+        if has_state(thread.state) and thread.state not in (WAITING, GATE_WAIT, TERMINATED):
             return self._not_waiting(seen)
         if thread.state is None or self._objects is None or self._locks is None:
             wait = self._of_user(seen)
