@@ -38,6 +38,8 @@ _ALLOC = 0x28
 _ENTER_UNWIND = 0x5900
 _ENTER_INFO = bytes((1, 4, 1, 0, 4, 2 | (_ALLOC // 8 - 1) << 4, 0, 0))
 """UNWIND_INFO of a function with a fixed allocation of _ALLOC bytes."""
+_ENTER_PROLOGUE = bytes((0x48, 0x83, 0xEC, _ALLOC))
+"""sub rsp, _ALLOC."""
 
 _ROUTINES: Dict[str, Routine] = {
     **samplestacks.ROUTINES,
@@ -92,7 +94,11 @@ def build(scenario: Scenario) -> DeadlockImage:
         Function(enter, function.end, _ENTER_UNWIND) if function.begin == enter else function
         for function in options["functions"]
     ]
-    options["contents"] = {**options["contents"], _ENTER_UNWIND: _ENTER_INFO}
+    options["contents"] = {
+        **options["contents"],
+        _ENTER_UNWIND: _ENTER_INFO,
+        enter: _ENTER_PROLOGUE,
+    }
     names = {_ENTER: scenario.function}
     options["exports"] = {names.get(name, name): rva for name, rva in options["exports"].items()}
     ntdll = process.module("ntdll.dll", **options)
