@@ -240,7 +240,7 @@ def test_what_another_run_adds_meanwhile_is_done_if_it_was_read_alike(
     monkeypatch.setattr(Lake, "add", behind)
     done = called("run", few.paths[0], "-o", fresh, *few.options, code=0 if alike else 3)
     assert "another run has added this image" in done.stderr
-    assert ("the next run reads again" in done.stderr) == (not alike)
+    assert ("the next run reads it again" in done.stderr) == (not alike)
     assert [manifest["attempt"] for manifest in manifests(fresh).values()] == ["theirs"]
     monkeypatch.undo()
     done = called("run", few.paths[0], "-o", fresh, *few.options)

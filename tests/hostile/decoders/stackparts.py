@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Shadow stacks, calls that may lead to a leaf, and exception records: walks are compared with them."""
+"""Shadow stacks, calls that may lead to a leaf, prologues, exception records; walks meet them all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tests.winstacks.stacks.decode import test_shadow
 from winstacks.memory.decode.ranges import Extents
 from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.names.decode.functiontable import FunctionTable
-from winstacks.stacks.decode import leaf_x64
+from winstacks.names.decode.unwindinfo import UnwindDataError, read_unwind_info
+from winstacks.stacks.decode import leaf_x64, prologue_x64
 from winstacks.stacks.decode.frames import MAX_FRAMES, CodeImage, Frame, StackWalk
 from winstacks.stacks.decode.shadow import proven_walk
 from winstacks.traps.decode import record, xstate
@@ -95,6 +96,29 @@ def _leaves() -> List[bytes]:
     return [bytes(data), bytes(indirect)]
 
 
+_INFO = 0x20
+"""Bytes of UNWIND_INFO, before the code that it describes."""
+
+
+def _prologue(data: bytes, whole: bytes) -> None:
+    """Unwind data, then code that may begin with a jump, and may end within an instruction."""
+    info, code = data[:_INFO].ljust(_INFO, b"\0"), data[_INFO:]
+    assert 0 <= prologue_x64.detour(code) <= len(code)
+    try:
+        parsed = read_unwind_info(lambda rva, length: info[rva : rva + length].ljust(length, b"\0"), 0)
+    except UnwindDataError:
+        return
+    for end in range(len(code) + 1):
+        agrees = prologue_x64.agrees(code[:end], parsed)
+        assert agrees or parsed.codes, "code disagrees with nothing"
+
+
+def _prologues() -> List[bytes]:
+    infos = ("0105020005320130", "0107020007011000", "010a04000a72063005500320")
+    codes = ("40534883ec20", "4881ec80000000", "55534154ff2500000000", "cc534883ec20")
+    return [bytes.fromhex(info).ljust(_INFO, b"\0") + bytes.fromhex(code) for info in infos for code in codes]
+
+
 def _xstate(data: bytes, whole: bytes) -> None:
     found = list(xstate.shadow_pointers(data))
     assert len(found) <= 2 and all(0 < pointer < 1 << 64 and not pointer % 8 for pointer in found)
@@ -135,5 +159,6 @@ def _records() -> List[bytes]:
 def targets() -> Iterator[Target]:
     yield Target("shadowstack", _shadows, _shadow)
     yield Target("leaf-x64", _leaves, _leaf)
+    yield Target("prologue-x64", _prologues, _prologue)
     yield Target("xstate", _xstates, _xstate)
     yield Target("exceptionrecord", _records, _record)

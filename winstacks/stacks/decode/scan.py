@@ -33,6 +33,10 @@ REACHED, STUCK, WRONG = "reached", "stuck", "wrong"
 """Ends of a walk from a candidate: in a function where threads begin; where unwind data leads no further;
 at a contradiction."""
 
+_LEADS_ON = (None, StatusCode.CODE_UNREADABLE, StatusCode.CODE_AND_UNWIND_DATA_DIFFER)
+"""Doubts of a step whose caller may be right all the same: where few bytes of a function were changed, it
+calls and returns as before."""
+
 _NOWHERE = 1 << 64
 """A stack pointer above all stacks."""
 
@@ -162,7 +166,7 @@ class Scan(Generic[R]):
             sp = taken.registers.sp
             if taken.border is None and not taken.registers.ip:
                 break
-            if taken.doubt not in (None, StatusCode.CODE_UNREADABLE):
+            if taken.doubt not in _LEADS_ON:
                 return WRONG, sp
             if taken.border is None and not (registers.sp < sp and self._stacks.joins(registers.sp, sp)):
                 return WRONG, sp
