@@ -40,8 +40,8 @@ class WindowsFolders:
     def has_file(self, space: AddressSpace, path: str) -> bool:
         """Returns whether a file lies in Windows' own folder for sure; see `is_beneath` for the path.
 
-        Of a process with ntdlls of several folders this is known of \\Windows only: one of the others may be an
-        implant's.
+        Of a process with ntdlls of several folders this is known of \\Windows only: one of the others may be
+        an implant's.
         """
         folders = self._folders[space]
         return is_beneath(path, WINDOWS) or (len(folders) == 1 and is_beneath(path, folders))
