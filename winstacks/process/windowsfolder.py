@@ -20,7 +20,7 @@ from ..memory.image import AddressSpace, Image
 from .regions import WINDOWS, Region, image_path, is_beneath, on_drive
 from .vads import regions
 
-_NTDLL = "system32\\ntdll.dll"
+_NTDLL = "\\system32\\ntdll.dll"
 _MOST = 1 << 12
 """The most processes whose folders are kept."""
 
@@ -52,5 +52,6 @@ class WindowsFolders:
         A process that maps another file of this name adds a folder, and takes none away.
         """
         listed, _ = self._regions.list_regions(space)
-        paths = {on_drive(image_path(self._regions, region)) for region in listed}
-        return tuple(sorted(path[: -len(_NTDLL)] for path in paths if path.endswith("\\" + _NTDLL)))
+        paths = [image_path(self._regions, region) for region in listed if region.image]
+        found = {on_drive(path) for path in paths if path.lower().endswith(_NTDLL)}
+        return tuple(sorted(path[: 1 - len(_NTDLL)] for path in found))
