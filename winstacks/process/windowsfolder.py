@@ -20,7 +20,7 @@ from ..memory.image import AddressSpace, Image
 from .regions import WINDOWS, Region, image_path, is_beneath, on_drive
 from .vads import regions
 
-_NTDLL = "system32\\ntdll.dll"
+_NTDLL = "\\system32\\ntdll.dll"
 _MOST = 1 << 12
 """The most processes whose folders are kept."""
 
@@ -34,11 +34,17 @@ class WindowsFolders:
 
     def has_image(self, space: AddressSpace, region: Optional[Region]) -> bool:
         """Returns whether a region of a process is an image whose file lies in Windows' own folder."""
-        return self.has_file(space, image_path(self._regions, region))
+        path = image_path(self._regions, region)
+        return is_beneath(path, WINDOWS) or is_beneath(path, self._folders[space])
 
     def has_file(self, space: AddressSpace, path: str) -> bool:
-        """Returns whether a file lies in Windows' own folder; see `is_beneath` for the path."""
-        return is_beneath(path, WINDOWS) or is_beneath(path, self._folders[space])
+        """Returns whether a file lies in Windows' own folder for sure; see `is_beneath` for the path.
+
+        Of a process with ntdlls of several folders this is known of \\Windows only: one of the others may be
+        an implant's.
+        """
+        folders = self._folders[space]
+        return is_beneath(path, WINDOWS) or (len(folders) == 1 and is_beneath(path, folders))
 
     def _of_process(self, space: AddressSpace) -> Tuple[str, ...]:
         """Returns the folders with the System32 of each ntdll that a process has mapped as an image.
@@ -46,5 +52,6 @@ class WindowsFolders:
         A process that maps another file of this name adds a folder, and takes none away.
         """
         listed, _ = self._regions.list_regions(space)
-        paths = {on_drive(image_path(self._regions, region)) for region in listed}
-        return tuple(sorted(path[: -len(_NTDLL)] for path in paths if path.endswith("\\" + _NTDLL)))
+        paths = [image_path(self._regions, region) for region in listed if region.image]
+        found = {on_drive(path) for path in paths if path.lower().endswith(_NTDLL)}
+        return tuple(sorted(path[: 1 - len(_NTDLL)] for path in found))

@@ -5,7 +5,7 @@ that is no longer there."""
 
 from __future__ import annotations
 
-from typing import Optional, Tuple
+from typing import Dict, Optional, Tuple
 
 from volatility3.framework import exceptions
 from volatility3.framework.layers import intel
@@ -44,6 +44,7 @@ class ChangedCode:
         self._detour = prologue_arm64.detour if space.machine is Machine.ARM64 else prologue_x64.detour
         self._wide = space.machine is Machine.AMD64
         self._names = names
+        self._readers: Dict[int, ImageReader] = {}
         self._dirty: Memo[int, bool] = Memo(self._is_dirty, _MAX_PAGES)
         self._unchanged: Memo[int, bool] = Memo(self._is_unchanged, _MAX_COMPARED)
         self._replaced: Memo[int, bool] = Memo(self._is_replaced, _MAX_COMPARED)
@@ -68,6 +69,13 @@ class ChangedCode:
         """
         return not address >> 63 and self._replaced[address]
 
+    def reader_of(self, known_module: KnownModule) -> Optional[ImageReader]:
+        """Returns the reader of a module, with which walks read its code, too; None for one of the kernel."""
+        base = known_module.module.base
+        if base not in self._readers and known_module.open_reader is not None:
+            self._readers[base] = known_module.open_reader()
+        return self._readers.get(base)
+
     def _is_dirty(self, page: int) -> bool:
         layer = self._layer
         if not isinstance(layer, intel.Intel):
@@ -80,34 +88,37 @@ class ChangedCode:
     def _is_unchanged(self, address: int) -> bool:
         """Returns whether the function at an address, or the bytes around it, equal the image section."""
         known_module = self._names.module_at(address)
-        if known_module is None or known_module.open_reader is None:
+        reader = None if known_module is None else self.reader_of(known_module)
+        if known_module is None or reader is None:
             return False
         rva = address - known_module.module.base
         low, high = _extent(known_module.image.find_entry(rva), rva)
-        pair = known_module.open_reader().with_section(low, high - low)
+        pair = reader.with_section(low, high - low)
         return pair is not None and pair[0] == pair[1]
 
     def _is_replaced(self, address: int) -> bool:
         known_module = self._names.module_at(address)
-        if known_module is None or known_module.open_reader is None:
+        reader = None if known_module is None else self.reader_of(known_module)
+        if known_module is None or reader is None:
             return False
         rva = address - known_module.module.base
-        piece, reader = known_module.image.find_entry(rva), known_module.open_reader()
+        piece = known_module.image.find_entry(rva)
         if piece is None:
             return False
         if self._wide and _contradicts(known_module, piece, reader):
             return True
         low, high = _extent(piece, rva)
         pages = range((address - rva + low) // PAGE_SIZE, (address - rva + high - 1) // PAGE_SIZE + 1)
-        dirty = any(self._dirty[page] for page in pages)
+        dirty = any(map(self._dirty.__getitem__, pages))
         if not dirty and reader.file is None:
             return False
         written = self._detour(reader.read(piece.begin, _DETOUR) or b"")
         if written and rva >= piece.begin + written:
             low = max(low, piece.begin + _DETOUR)
         pair = reader.with_section(low, high - low) if dirty and low < high else None
-        if pair is not None and any(mine != theirs and mine != _BREAKPOINT for mine, theirs in zip(*pair)):
-            return True
+        if pair is not None and pair[0] != pair[1]:
+            if any(mine != theirs and mine != _BREAKPOINT for mine, theirs in zip(*pair)):
+                return True
         return any(
             (reader.read(start, end - start) or b"").strip(bytes((_BREAKPOINT,)))
             for start, end in reader.differences(low, high - low)
@@ -131,7 +142,7 @@ def _contradicts(known_module: KnownModule, piece: RuntimeFunction, reader: Imag
         info = table.unwind_info(first)
     except UnwindDataError:
         return False
-    size = max((each.offset for each in info.codes), default=0)
+    size = max([each.offset for each in info.codes], default=0)
     length = min(max(size, _DETOUR), first.end - first.begin)
     code = reader.read(first.begin, length) if 0 < size <= length else None
     return code is not None and not prologue_x64.agrees(code, info)

@@ -164,8 +164,8 @@ class StackWalkers:
             if len(self._contexts) >= MAX_CONTEXTS:
                 del self._contexts[next(iter(self._contexts))]
             names = self._symbolizer.for_space(space)
-            modules, facts = _Modules(self._image, space, names), SpaceFacts(self._image, space, names)
-            changed = ChangedCode(self._image, space, names)
+            changed, facts = ChangedCode(self._image, space, names), SpaceFacts(self._image, space, names)
+            modules = _Modules(self._image, space, names, changed)
             memory, dispatcher = self._image.memory(space), modules.find_dispatcher
             code = modules.read_code if self._image.service(FileWitnesses).files.given else memory.read
             walk_context = WalkContext(
@@ -187,8 +187,9 @@ class StackWalkers:
 class _Modules:
     """The modules of an address space, as walkers need them: code, function tables, unwind data."""
 
-    def __init__(self, image: Image, space: AddressSpace, names: AddressNamer) -> None:
+    def __init__(self, image: Image, space: AddressSpace, names: AddressNamer, changed: ChangedCode) -> None:
         self._image = image
+        self._changed = changed
         self._layer = image.layer_of(space)
         self._machine = space.machine
         self._memory = image.memory(space)
@@ -259,8 +260,9 @@ class _Modules:
     def _code_image(self, known_module: KnownModule) -> CodeImage:
         module, table = known_module.module, known_module.image.functions
         read_rva: ReadRva
-        if known_module.open_reader is not None:
-            read_rva = known_module.open_reader().read
+        of_process = self._changed.reader_of(known_module)
+        if of_process is not None:
+            read_rva = of_process.read
         elif table is not None:
             read_rva = table.read_rva
         else:

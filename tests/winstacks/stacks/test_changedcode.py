@@ -20,6 +20,10 @@ from tests.support.only import only
 from tests.support.processdumps import OpenedDump, dump_of
 from winstacks.minidump.decode.dumpfile import Minidump
 from winstacks.minidump.decode.memory import memory_ranges
+from winstacks.names.imagereader import ImageReader
+from winstacks.names.symbolizer import Symbolizer
+from winstacks.process.spaces import AddressSpaces
+from winstacks.stacks.changedcode import ChangedCode
 
 PACKED = SHARED / "runtimes" / "rwx.dmp.xz"
 MAIN_THREAD = 572
@@ -168,3 +172,25 @@ def callers(forged: FindingImage, folder: pathlib.Path) -> List[Frame]:
     opened = context.open_image(forged.image(), folder)
     frames = sure_frames(context.printed(opened.construct(callstacks_of_images.CallStacks)), TID)
     return frames[next(place for place, (symbol, _) in enumerate(frames) if symbol.startswith("stacks")) :]
+
+
+def test_a_module_is_opened_once_for_all_its_return_addresses(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process of a real machine has hundreds of them: a reader for each reads the same pages again."""
+    opened = context.open_image(sample.build().image(), tmp_path)
+    space = only(space for space in AddressSpaces.list_spaces(opened.image) if space.pid == 4312)
+    names = Symbolizer(opened.image).for_space(space)
+    changed = ChangedCode(opened.image, space, names)
+    known_module = names.module_at(STORE_AT)
+    assert known_module is not None
+    made: List[int] = []
+    make = ImageReader.__init__
+
+    def counted(reader: ImageReader, *args: Any, **options: Any) -> None:
+        made.append(1)
+        make(reader, *args, **options)
+
+    monkeypatch.setattr(ImageReader, "__init__", counted)
+    assert not any(changed.replaced(STORE_AT + offset) for offset in range(0x28))
+    assert len(made) == 1

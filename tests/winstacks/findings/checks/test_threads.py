@@ -262,6 +262,18 @@ def test_a_program_that_opened_another_process(name: str, path: str, expected: l
     assert severities(forged.image(), HANDLE) == expected
 
 
+@pytest.mark.parametrize(
+    ("path", "expected"), [("C:\\Users\\ann\\", ["low"]), ("C:\\", ["low"]), ("C:\\Windows\\", [])]
+)
+def test_a_second_ntdll_makes_no_folder_windows_own(path: str, expected: list[str]) -> None:
+    """An implant may map such a file from its own folder: which of the two is Windows' own is unknown."""
+    forged = FindingImage("win10-x64")
+    forged.app.module("ntdll.dll", path=f"{path}System32\\ntdll.dll")
+    tool = forged.app.module("tool.exe", path=f"{path}tool.exe")
+    forged.opens(forged.kernel.process("victim.exe", pid=2000).eprocess, VM_WRITE, tool.base + 0x1010)
+    assert severities(forged.image(), HANDLE) == expected
+
+
 @pytest.mark.parametrize("name", X64)
 def test_a_registered_range_that_opened_another_process_is_low(name: str) -> None:
     forged = FindingImage(name)
