@@ -123,15 +123,18 @@ class CrashedProcess(Processes):
         size, *places = (value or 0 for value in (data.SizePrcb, *members))
         if not size or not all(0 < place < size for place in places):
             return
+        pointer = data.OffsetPrcbContext or size
         for block in self._dump.blocks()[0]:
             if block.length == size:
                 kprcb = self._dump.available(block.offset, size)
-                number, thread = (
-                    int.from_bytes(kprcb[place : place + width], "little")
-                    for place, width in zip(places, (1, machine.pointer_size))
+                # An unknown place is at the end, where no bytes are: 0.
+                asked = ((places[0], 1), *((place, machine.pointer_size) for place in (places[1], pointer)))
+                number, thread, context = (
+                    int.from_bytes(kprcb[place : place + width], "little") for place, width in asked
                 )
-                thread = self._dump.canonical(thread)
-                yield Processor(number, block.start, thread, 0, block.start + places[2], ())
+                thread, context = self._dump.canonical(thread), self._dump.canonical(context)
+                context = context or block.start + places[2]
+                yield Processor(number, block.start, thread, 0, context, ())
 
     @cached_property
     def stack(self) -> StackRange:
