@@ -97,3 +97,14 @@ def test_a_list_of_drivers_that_is_damaged_doubts_the_names(tmp_path: pathlib.Pa
     rows = OpenedDump(tmp_path / "small.dmp").rows(callstacks.CallStacks)
     frame = next(row for depth, row in rows if depth)
     assert (frame["Symbol"], frame["Status"]) == ("<no-module>", "module list incomplete")
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+@pytest.mark.parametrize("brief", [False, True])
+def test_a_machine_that_is_not_supported_is_named(tmp_path: pathlib.Path, plugin: Any, brief: bool) -> None:
+    """Each plugin says it in a sentence: a small dump has no streams that minidump.info could list."""
+    data = bytearray(dump(True))
+    struct.pack_into("<I", data, 0x30, 0x200)
+    (tmp_path / "small.dmp").write_bytes(data)
+    with pytest.raises(exceptions.RenderException, match="machine of type Itanium"):
+        OpenedDump(tmp_path / "small.dmp").rows(plugin, brief=brief)

@@ -82,7 +82,7 @@ class Info(Command[Stream, Stream]):
         return dumprows.rows(*process_name(self._dump), entries)
 
     def run(self) -> interfaces.renderers.TreeGrid:
-        if self._readable:
+        if self._readable or not isinstance(self._layer.dump, Minidump):
             return super().run()
         # The streams of any system can be listed, without this project's symbol tables.
         return plugins.tree(self.plugin, self.grid, self._listed(), tables=False)
