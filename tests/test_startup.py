@@ -159,6 +159,10 @@ OF_PROCESSES = ("rows.dumps", "minidump.process", *(
     f"minidump.decode.{name}" for name in ("modules", "system", "threads", "threadstates", "reporters")
 ))  # fmt: skip
 """Modules for the streams of a dump of a process."""
+OF_SMALL_DUMPS = ("rows.smalldumps", *(
+    f"minidump.{name}" for name in ("smalldump", "crash", "drivers", "kernelsymbols", "decode.triage")
+))  # fmt: skip
+"""Modules for the parts of a small kernel dump."""
 
 
 @pytest.mark.cli
@@ -171,7 +175,7 @@ def test_a_dump_does_without_the_modules_for_records_of_a_kernel(
     file.write_bytes(smalldumps.dump(1) if kind == "small" else REAL_DUMP.read_bytes())
     modules = imported(tree, "--offline", "-r", "none", "-s", str(ROOT / "symbols"), "-f", str(file), plugin)
     assert "winstacks.stacks.lister" in modules, "the stack was walked"
-    absent = (*OF_KERNELS, *(OF_PROCESSES if kind == "small" else ()))
+    absent = (*OF_KERNELS, *(OF_PROCESSES if kind == "small" else OF_SMALL_DUMPS))
     assert not {f"winstacks.{name}" for name in absent}.intersection(modules)
 
 

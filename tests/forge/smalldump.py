@@ -46,6 +46,7 @@ _OFFSETS = {
     "OffsetPrcbProcStateContext": (0x2BC, 0x100),
     "OffsetPrcbNumber": (0x2BE, 0x24),
     "SizeEThread": (0x2C0, 0x400),
+    "OffsetPrcbContext": (0x338, 0),
 }
 
 

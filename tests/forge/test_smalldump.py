@@ -171,6 +171,7 @@ def by_symbols(real: RealFile, symbols: Dict[str, Any]) -> SmallDump:
         OffsetPrcbCurrentThread=offset(symbols, "_KPRCB", "CurrentThread"),
         OffsetPrcbProcStateContext=offset(symbols, "_KPRCB", "ProcessorState", "ContextFrame"),
         OffsetPrcbNumber=offset(symbols, "_KPRCB", "Number"),
+        OffsetPrcbContext=offset(symbols, "_KPRCB", "Context"),
         SizeEThread=types["_ETHREAD"]["size"],
     )
     return dump
@@ -185,8 +186,8 @@ def test_the_data_for_debuggers(symbols: Dict[str, Any]) -> None:
     theirs = real.data[real.tail[4] :][: real.tail[5]]
     written = [place for place in range(len(mine)) if mine[place] and place not in range(0x14, 0x18)]
     assert {place: mine[place] for place in written} == {place: theirs[place] for place in written}
-    # The tag, KernBase, five addresses and twelve offsets.
-    assert len(written) > 4 + 6 * 5 + 12
+    # The tag, KernBase, five addresses and thirteen offsets.
+    assert len(written) > 4 + 6 * 5 + 13
 
 
 def test_the_data_blocks() -> None:

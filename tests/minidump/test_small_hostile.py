@@ -97,3 +97,28 @@ def test_a_list_of_drivers_that_is_damaged_doubts_the_names(tmp_path: pathlib.Pa
     rows = OpenedDump(tmp_path / "small.dmp").rows(callstacks.CallStacks)
     frame = next(row for depth, row in rows if depth)
     assert (frame["Symbol"], frame["Status"]) == ("<no-module>", "module list incomplete")
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+@pytest.mark.parametrize("brief", [False, True])
+def test_a_machine_that_is_not_supported_is_named(tmp_path: pathlib.Path, plugin: Any, brief: bool) -> None:
+    """Each plugin says it in a sentence: a small dump has no streams that minidump.info could list."""
+    data = bytearray(dump(True))
+    struct.pack_into("<I", data, 0x30, 0x200)
+    (tmp_path / "small.dmp").write_bytes(data)
+    with pytest.raises(exceptions.RenderException, match="machine of type Itanium"):
+        OpenedDump(tmp_path / "small.dmp").rows(plugin, brief=brief)
+
+
+@pytest.mark.parametrize("wide", [True, False])
+def test_registers_outside_the_stack_of_the_dump_say_so(tmp_path: pathlib.Path, wide: bool) -> None:
+    """SizeOfCallStack ends the stack before the stack pointer: no frame can follow."""
+    data = bytearray(dump(wide))
+    assert "outside" not in first_of(data, tmp_path)
+    struct.pack_into("<I", data, (0x2000 if wide else 0x1000) + 0x2C, 8)
+    assert "outside the stack" in first_of(data, tmp_path)
+
+
+def first_of(data: bytes, tmp_path: pathlib.Path) -> str:
+    (tmp_path / "small.dmp").write_bytes(data)
+    return str(first(tmp_path / "small.dmp", callstacks.CallStacks)["Status"])

@@ -357,3 +357,17 @@ def test_the_kernels_table_is_found_for_a_real_file(tmp_path: pathlib.Path) -> N
     table = SHARED / "isf/symbols/windows/ntkrnlmp.pdb/5278AFF86C341677D7D7835C85B7B844-1.json.xz"
     rows = OpenedDump(tmp_path / "small.dmp").rows(callstacks.CallStacks, kernel_symbols=str(table))
     assert any(row["Symbol"] == "nt!PnpStartDevice+0x88" for depth, row in rows if depth)
+
+
+@pytest.mark.shared
+def test_the_registers_of_processors_are_where_their_blocks_point(tmp_path: pathlib.Path) -> None:
+    """KPRCB.Context of each of 16 leads out of its KPRCB, whose ProcessorState.ContextFrame is empty."""
+    data = lzma.decompress((SHARED / "real_trapframes" / "triage_x64.dmp.xz").read_bytes())
+    (tmp_path / "small.dmp").write_bytes(data)
+    rows = [row for _, row in OpenedDump(tmp_path / "small.dmp").rows(trapframes.TrapFrames)]
+    processors = [row for row in rows if row["Origin"] == "processor"]
+    assert [row["Processor"] for row in processors] == [f"CPU {number}" for number in range(16)]
+    # KeBugCheckEx, 3F5A80h by the table of this build: that processor wrote the dump.
+    assert processors[0]["Symbol"] == "nt+0x3f5a80"
+    assert {row["Symbol"].partition("+")[0] for row in processors} == {"nt"}
+    assert not any("older" in row["Status"] or "stale" in row["Status"] for row in processors)

@@ -140,14 +140,14 @@ class SmallDumpStacker(interfaces.automagic.StackerLayerInterface):
         progress_callback: constants.ProgressCallback = None,
     ) -> Optional[interfaces.layers.DataLayerInterface]:
         """Returns the layer, None unless the file is a small kernel dump."""
-        from winstacks.minidump import smalldump
-
         base = context.layers[layer_name]
         try:
             if not options.is_small_dump(base.read, int(base.maximum_address) + 1):
                 return None
         except exceptions.InvalidAddressException:
             return None
+        from winstacks.minidump import smalldump
+
         try:
             smalldump.small_dump(base)
         except smalldump.NotAKernelDumpError as error:

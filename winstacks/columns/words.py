@@ -172,7 +172,7 @@ ORIGINS: Words = {
     THREAD: "KTHREAD.TrapFrame, and the earlier frames that service frames lead to",
     TOP: "the fixed place at the top of a kernel stack",
     STACK: "found by scanning",
-    PROCESSOR: "KPRCB.ProcessorState",
+    PROCESSOR: "KPRCB.Context, or KPRCB.ProcessorState",
     WOW64: "the 32-bit context in the WoW64 CPU area",
     SAVED: "the input file has them",
     SWITCHED: "KTHREAD.SwitchFrame of ARM64: where the thread goes on after a switch",

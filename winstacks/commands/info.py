@@ -2,22 +2,21 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The work of `minidump.info`.
 
-Small kernel dumps need none of the modules for dumps of processes: what does imports these where it runs.
+Small kernel dumps need none of the modules for dumps of processes, and the reverse: what does imports these
+where it runs.
 """
 
 from __future__ import annotations
 
 import itertools
 from functools import cached_property
-from typing import Any, Iterable, Iterator, List, Optional, Sequence
+from typing import Any, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from volatility3.framework import interfaces
 
 from ..columns.words import THREAD_KINDS
 from ..memory.decode.machine import UnsupportedMachineError
 from ..memory.image import AddressSpace
-from ..minidump import smalldump
-from ..minidump.decode.drivers import broken_driver
 from ..minidump.decode.dumpfile import Minidump, OtherSystemError, Stream
 from ..options import DUMP, DUMP_LISTS
 from ..process.spaces import AddressSpaces
@@ -27,7 +26,6 @@ from ..rows import plugin as plugins
 from ..rows.command import Command
 from ..rows.dumprows import GRID, DumpEntry
 from ..rows.grid import Row
-from ..rows.smalldumps import SmallDumpEntries
 from ..rows.whathappened import NO_CRASH, WhatHappened
 from ..stacklist.crash import Crash, crash_of
 from ..stacklist.frames import NamedFrame
@@ -82,7 +80,7 @@ class Info(Command[Stream, Stream]):
         return dumprows.rows(*process_name(self._dump), entries)
 
     def run(self) -> interfaces.renderers.TreeGrid:
-        if self._readable:
+        if self._readable or not isinstance(self._layer.dump, Minidump):
             return super().run()
         # The streams of any system can be listed, without this project's symbol tables.
         return plugins.tree(self.plugin, self.grid, self._listed(), tables=False)
@@ -138,18 +136,30 @@ class Info(Command[Stream, Stream]):
         return crash_of(self.image.service(machine_facts).input(), stack)
 
     def generate(self) -> Iterator[Row]:
-        small = smalldump.dump_of(self.plugin.context, self.config[DUMP]) if self.image.threads_only else None
+        small = self.image.threads_only
         if self.option("brief"):
-            lacks = self._lacks() if small is None else smalldump.lacks(small)
-            blamed = "" if small is None else broken_driver(small) or ""
-            known = small is not None or self._crash is not None
+            lacks, blamed = self._small_facts() if small else (self._lacks(), "")
+            known = small or self._crash is not None
             without = NO_CRASH if known else self._no_crash()
             what = WhatHappened(self.image, self._native, self._crash, lacks, blamed, without)
             return self._printed(what.entries())
-        if small is not None:
-            return self._printed(SmallDumpEntries(self.image, small, self._crash).entries())
+        if small:
+            return self._printed(self._small_entries())
         header = self._entries.header(self._layer.status)
         return itertools.chain(self._printed(header), super().generate())
+
+    def _small_facts(self) -> Tuple[List[str], str]:
+        """Returns what a small kernel dump lacks, in words, and the driver to blame, empty without one."""
+        from ..minidump import smalldump
+        from ..minidump.decode.drivers import broken_driver
+
+        dump = self._layer.dump
+        return smalldump.lacks(dump), broken_driver(dump) or ""
+
+    def _small_entries(self) -> Iterator[DumpEntry]:
+        from ..rows.smalldumps import SmallDumpEntries
+
+        return SmallDumpEntries(self.image, self._layer.dump, self._crash).entries()
 
     def _no_crash(self) -> str:
         from ..rows.dumps import no_crash

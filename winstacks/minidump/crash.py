@@ -123,15 +123,18 @@ class CrashedProcess(Processes):
         size, *places = (value or 0 for value in (data.SizePrcb, *members))
         if not size or not all(0 < place < size for place in places):
             return
+        pointer = data.OffsetPrcbContext or size
         for block in self._dump.blocks()[0]:
             if block.length == size:
                 kprcb = self._dump.available(block.offset, size)
-                number, thread = (
-                    int.from_bytes(kprcb[place : place + width], "little")
-                    for place, width in zip(places, (1, machine.pointer_size))
+                # An unknown place is at the end, where no bytes are: 0.
+                asked = ((places[0], 1), *((place, machine.pointer_size) for place in (places[1], pointer)))
+                number, thread, context = (
+                    int.from_bytes(kprcb[place : place + width], "little") for place, width in asked
                 )
-                thread = self._dump.canonical(thread)
-                yield Processor(number, block.start, thread, 0, block.start + places[2], ())
+                thread, context = self._dump.canonical(thread), self._dump.canonical(context)
+                context = context or block.start + places[2]
+                yield Processor(number, block.start, thread, 0, context, ())
 
     @cached_property
     def stack(self) -> StackRange:
@@ -154,11 +157,13 @@ class CrashedProcess(Processes):
         if known and not (initial is not None and stack.limit < initial <= stack.base):
             initial = stack.base
         kernel_stack, owner = crashed.member("kernel_stack"), crashed.member("pid")
+        contexts = tuple(self._contexts())
+        outside = known and any(self._is_outside(context) for context in contexts)
         thread = user_thread(
             self.space,
             crashed.member("tid"),
             crashed.member("teb"),
-            tuple(self._contexts()),
+            contexts,
             create_time=crashed.member("create_time"),
             status=status(
                 StatusCode.HEADER_ONLY if self._dump.header_only else None,
@@ -166,6 +171,7 @@ class CrashedProcess(Processes):
                 self._lost("Thread", () if crashed.member("tid") is not None else ("UniqueThread",)),
                 StatusItem(StatusCode.ATTACHED, owner) if crashed.attached else None,
                 stack.status,
+                StatusCode.OUTSIDE_THE_STACK if outside else None,
                 naming(StatusCode.BUG_CHECK, f"{self._code:#x}") if self._code is not None else None,
             ),
         )
@@ -181,6 +187,12 @@ class CrashedProcess(Processes):
             start_address=crashed.member("start_address"),
             win32_start_address=crashed.member("win32_start_address"),
         )
+
+    def _is_outside(self, context: SavedContext) -> bool:
+        """Returns whether the stack pointer of a CONTEXT is outside the kernel stack in the dump."""
+        registers = context_registers(self._image, context.data) or {}
+        sp = registers.get(self._image.machine.sp_register)
+        return sp is not None and not self.stack.limit <= sp <= self.stack.base
 
     @property
     def _switched_out(self) -> bool:

@@ -40,7 +40,9 @@ class ProcessorStack(NamedTuple):
 class Processor(NamedTuple):
     """A processor. Addresses are canonical; an address that the image lacks is 0.
 
-    `context` is the CONTEXT in KPRCB.ProcessorState, which is valid only if its ContextFlags are set.
+    `context` is the CONTEXT to which KPRCB.Context points, or else that in KPRCB.ProcessorState. It is valid
+    only if its ContextFlags are set. Measured: on x64 (19041) the first lies elsewhere and the second is
+    empty; on ARM64 (22000) they are the same.
     """
 
     number: int
@@ -95,7 +97,7 @@ class Processors:
             kprcb,
             block["CurrentThread"] or 0,
             block["IdleThread"] or 0,
-            block.place("ProcessorState.ContextFrame") or 0,
+            block["Context"] or block.place("ProcessorState.ContextFrame") or 0,
             tuple(self._stacks(block)),
         )
 

@@ -33,6 +33,19 @@ def test_what_a_processor_has(name: str, tmp_path: pathlib.Path) -> None:
     assert second.context == kernel.cpus[1].kprcb.address + offset
 
 
+@pytest.mark.parametrize("name", ["win7-x64", "win11-x64"])
+def test_the_registers_are_where_the_block_points(name: str, tmp_path: pathlib.Path) -> None:
+    """KPRCB.Context leads out of the KPRCB, or into it, or nowhere yet."""
+    known = kernels.load(name)
+    kernel = Kernel(known.table, cpus=2, **known.options())
+    outside = kernel.cpus[0].stack("dpc") - 0x1000
+    kernel.cpus[0].kprcb["Context"] = outside
+    opened = context.open_image(kernel.image(), tmp_path)
+    first, second = rows_of(2, Processors.list_processors(opened.image))
+    assert first.context == outside
+    assert second.context == second.kprcb + kernel.isf.offset("_KPRCB", "ProcessorState.ContextFrame")
+
+
 @pytest.mark.parametrize("count", [0, 0xFFFFFFFF])
 def test_a_number_of_processors_that_cannot_be(count: int, tmp_path: pathlib.Path) -> None:
     known = kernels.load("win10-x64")

@@ -49,6 +49,7 @@ class DebuggerData(NamedTuple):
     OffsetPrcbProcStateContext: Annotated[Optional[int], "USHORT @0x2bc"] = None
     OffsetPrcbNumber: Annotated[Optional[int], "USHORT @0x2be"] = None
     SizeEThread: Annotated[Optional[int], "USHORT @0x2c0"] = None
+    OffsetPrcbContext: Annotated[Optional[int], "USHORT @0x338"] = None
 
     @property
     def tagged(self) -> bool:
