@@ -66,6 +66,7 @@ def write_tree(kernel: Kernel, eprocess: Obj, vads: Sequence[Vad]) -> None:
     eprocess[root] = _join(ordered, 0, len(ordered), parent)
     eprocess.maybe("VadRoot.NumberGenericTableElements", len(ordered))
     eprocess.maybe("VadCount", len(ordered))
+    eprocess.maybe("NumberOfVads", len(ordered))
 
 
 def _join(vads: Sequence[Vad], start: int, stop: int, parent: int) -> int:

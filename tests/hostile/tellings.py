@@ -339,6 +339,7 @@ EVIDENCE: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
     ("the handle table, which has the rights of handles, cannot be read", HANDLE_TABLE),
     ("no loader list has the image", MODULES),
     ("a handle that is not in the handle table", HANDLE_TABLE),
+    ("the object of a handle that such code opened", OBJECTS),
     ("the loader names another file than the VAD", MODULES),
     ("the VAD leads to no file", VADS),
     ("the VAD has", VADS),

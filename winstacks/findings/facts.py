@@ -176,6 +176,11 @@ class CheckFacts:
         """Returns whether all VADs of a process could be read."""
         return self.namer(space).process.vads_whole
 
+    def lacks_modules(self, space: AddressSpace) -> bool:
+        """Returns whether modules of a process may be in neither of its lists: the loader's, and the VADs."""
+        process = self.namer(space).process
+        return bool(self.image.table_name) and not process.lists_whole and not process.vads_whole
+
     def lacks_vad(self, space: AddressSpace, address: int) -> bool:
         """Returns whether an address is in no known VAD of a process, while others cannot be read."""
         listed = bool(self.image.table_name)

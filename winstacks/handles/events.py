@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable, Collection, Iterator, List, NamedTuple, Optional, Protocol, Union
 
-from ..memory.decode.status import NOTHING, Status
+from ..memory.decode.status import NOTHING, Status, status
 from ..memory.image import AddressSpace, Image
 from ..process.objectheaders import ObjectInfo
 from ..tracedb.decode.recorded import NO_STACK, RecordedStack
@@ -66,12 +66,14 @@ def handle_events(image: Image) -> Callable[[Any], HandleEvents]:
 
 def selected(events: HandleEvents, space: AddressSpace, pids: Collection[int]) -> Iterator[Listed]:
     """Yields the events of a process that --pid selects: all events of a selected process, and in the table
-    of any other process those that a selected process made.
+    of any other process those that a selected process made, and where such events may be lost.
 
     Each process is read, so that --pid does not change which process lists the creation of an object. `pids`
     are the selected processes; all if empty.
     """
     whole = not pids or space.pid in pids
+    # That names of the other process are lost concerns none of its events.
+    unnamed = status(space.remark, space.status)
     for event in events.list_events(space):
-        if whole or (isinstance(event, HandleEvent) and event.by_pid in pids):
+        if whole or (event.status != unnamed if isinstance(event, Gap) else event.by_pid in pids):
             yield event

@@ -100,10 +100,10 @@ class ImageSections:
         first = self._memory.pointer(vad.address + form.first)
         if not base or not count or not first:
             return None
-        number, rest = divmod(first - base, form.size)
-        if rest or not 0 <= number < count:
+        # The loader maps whole images: another first page shows that one of the pointers was written.
+        if first != base:
             return None
-        count = min(count - number, vad.end - vad.start >> PAGE_SHIFT, MAX_PAGES)
+        count = min(count, vad.end - vad.start >> PAGE_SHIFT, MAX_PAGES)
         return SectionView(self, vad.start, first, count, form.size)
 
     def page_addresses(self, control: SectionView) -> array[int]:

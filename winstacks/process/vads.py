@@ -190,9 +190,9 @@ class _Tree:
         self.charge = node.first_member(*(f"{parent}.CommitCharge" for parent in charged))
         process = process_type(image)
         self.root = process.field(*VAD_ROOT)
-        # The count is in the process since 8.1, in the tree from Vista to 8; before Vista there is none
-        # (public symbols).
-        self.count = process.first_member("VadCount", "VadRoot.NumberGenericTableElements")
+        # The count is in the process since 8.1 and in XP, in the tree between them (public symbols). That XP
+        # counts all nodes of the tree is inferred from the name, and from WinDbg's `!process` ("Vads").
+        self.count = process.first_member("VadCount", "VadRoot.NumberGenericTableElements", "NumberOfVads")
         self.subsection = image.types[_FULL].first_member("Subsection")
         holder = image.types["_SUBSECTION" if self.subsection else _FULL]
         self.control_area = holder.offset("ControlArea")

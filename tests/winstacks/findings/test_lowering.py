@@ -34,6 +34,7 @@ from .checks.test_modified_code import OTHER_CODE, RELAYS, changed, hook, relay
 from .checks.test_module_mismatch import renamed, unlisted
 from .checks.test_syscall_outside import Calling
 from .checks.test_truncated import cut
+from .code import test_lostsections as lostsections
 from .code.test_returns import ELSEWHERE, library
 
 KERNEL = "win10-x64"
@@ -246,6 +247,22 @@ def jump_into_an_image(write: bool) -> Image:
     return forged.image()
 
 
+def vad_of_another_file(write: bool) -> Image:
+    forged = changed(KERNEL, STUB.rva, OTHER_CODE)
+    image = forged.image()
+    if write:
+        lostsections.name_another(forged)
+    return image
+
+
+def lost_section(write: bool) -> Image:
+    forged = lostsections.with_ntdll(everywhere=True)
+    image = forged.image()
+    if write:
+        lostsections.write_member(forged, "_MMVAD", "FirstPrototypePte", 0)
+    return image
+
+
 def loader_list(write: bool) -> Image:
     forged = changed(KERNEL, STUB.rva, OTHER_CODE)
     image = forged.image()
@@ -381,6 +398,8 @@ ATTACKS: Dict[str, Tuple[str, Callable[[bool], Image]]] = {
     "a write barrier of CLR": ("modified_code", write_barrier),
     "an entry that jumps into an image": ("modified_code", jump_into_an_image),
     "a loader list that leads nowhere": ("modified_code", loader_list),
+    "a VAD that names another file": ("modified_code", vad_of_another_file),
+    "a lost image section": ("modified_code", lost_section),
     "no call outside Windows' DLLs": ("no_call", no_call),
     "a start that jumps as a closure does": ("start_mismatch", closure),
     "a breakpoint on data of an export table": ("debug_registers", export_guard),

@@ -19,6 +19,7 @@ from winstacks.process.spaces import AddressSpaces
 from winstacks.process.vads import Vads
 
 PLAIN = range(1, 8)
+COUNTS = ("VadCount", "VadRoot.NumberGenericTableElements", "NumberOfVads")
 WITH_MODIFIERS = (0x09, 0x0C, 0x11, 0x14, 0x16, 0x19, 0x1C, 0x00)
 
 
@@ -72,7 +73,7 @@ def test_vads_ascend_although_the_root_is_in_the_middle(name: str, tmp_path: pat
 def test_a_link_back_into_the_tree_loses_what_was_behind_it(
     side: str, name: str, tmp_path: pathlib.Path
 ) -> None:
-    """Before Vista no count of VADs shows what such a link has lost."""
+    """The count of VADs need not show what such a link has lost."""
     kernel = new_kernel(name, 0)
     app = kernel.process("app.exe", pid=1000)
     app.vads += [Vad(0x20000000 + number * 0x10000, 0x1000) for number in range(30)]
@@ -81,8 +82,26 @@ def test_a_link_back_into_the_tree_loses_what_was_behind_it(
     root, child = nodes[len(nodes) // 2], nodes[len(nodes) // 4]
     assert root is not None and child is not None
     child.first([f"VadNode.{side}", f"Core.VadNode.{side}", f"{side}Child"], root.address)
-    app.eprocess.maybe("VadCount", 5)
+    for count in COUNTS:
+        app.eprocess.maybe(count, 5)
     opened = context.open_image(image, tmp_path)
     space = only(AddressSpaces.list_spaces(opened.image, [1000]))
     vads, whole = opened.image.service(Vads).list_regions(space)
     assert not whole and 5 < len(vads) < len(nodes)
+
+
+@pytest.mark.parametrize("name", [name for name, _ in KERNELS])
+@pytest.mark.parametrize("side", ["Left", "Right"])
+def test_a_link_that_is_zero_loses_what_was_behind_it(side: str, name: str, tmp_path: pathlib.Path) -> None:
+    """The process has a count of its VADs in each version."""
+    kernel = new_kernel(name, 0)
+    app = kernel.process("app.exe", pid=1000)
+    app.vads += [Vad(0x20000000 + number * 0x10000, 0x1000) for number in range(30)]
+    image = kernel.image()
+    root = sorted(app.vads, key=lambda vad: vad.start)[len(app.vads) // 2].node
+    assert root is not None
+    root.first([f"VadNode.{side}", f"Core.VadNode.{side}", f"{side}Child"], 0)
+    opened = context.open_image(image, tmp_path)
+    space = only(AddressSpaces.list_spaces(opened.image, [1000]))
+    vads, whole = opened.image.service(Vads).list_regions(space)
+    assert not whole and 5 < len(vads) < len(app.vads)

@@ -29,7 +29,15 @@ from ..finding import NONE_KNOWN, OF_MEMORY, Check, Finding, FramePlace, frame_p
 NAME = "foreign_handle"
 
 _NO_TABLE = "the handle table, which has the rights of handles, cannot be read"
-_NOT_IN_TABLE = "such code opened a handle that is not in the handle table, and the ring has no close"
+_OBJECT_LOST = "the object of a handle that such code opened cannot be read, or has no known type"
+_LOST = {
+    StatusCode.NO_LONGER_OPEN: (
+        "such code opened a handle that is not in the handle table, and the ring has no close"
+    ),
+    StatusCode.OBJECT_UNREADABLE: _OBJECT_LOST,
+    StatusCode.OBJECT_TYPE_UNKNOWN: _OBJECT_LOST,
+}
+"""Words of an event's Status, and why no finding is made of such an event."""
 _OPENING = (OPEN, CREATE)
 _PROCESS_RIGHTS = {
     0x2: "PROCESS_CREATE_THREAD",
@@ -64,8 +72,9 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     holder = stack.holder or stack.space
     if has_status(stack.status, StatusCode.HANDLE_TABLE_UNREADABLE):
         facts.leave_out(NAME, _NO_TABLE, holder.process)
-    if has_status(stack.status, StatusCode.NO_LONGER_OPEN) and _caller(stack, facts)[0] is not None:
-        facts.leave_out(NAME, _NOT_IN_TABLE, holder.process)
+    for word, reason in _LOST.items():
+        if has_status(stack.status, word) and _caller(stack, facts)[0] is not None:
+            facts.leave_out(NAME, reason, holder.process)
     kind = (stack.owner_name or "").split(" ", 1)[0]
     if kind not in ("Process", "Thread"):
         return

@@ -10,6 +10,8 @@ from typing import FrozenSet, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from ...columns.words import CERTAIN, HIGH, IMAGE, LIKELY, LOW, MAPPED, MEDIUM, POSSIBLE, TRAP, USER, WOW64
 from ...memory.decode.pagetable import PAGE_SIZE
+from ...memory.decode.status import has_status
+from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.text import cell, counted
 from ...memory.image import AddressSpace
 from ...names.decode.pe import MEM_WRITE, HeaderError, read_headers
@@ -21,6 +23,7 @@ from ..code.copies import NOT_IN_MEMORY, Comparison, Mapping
 from ..code.differing import Ranges
 from ..code.functions import function_at, labelled_entry
 from ..code.jumps import ENTRY, Read, follow_jumps
+from ..code.lostsections import leave_out_section
 from ..code.lostways import over_lost_pages
 from ..code.products import (
     Verdict,
@@ -57,6 +60,7 @@ _SAME = "the function has the bytes of its file; the process has a copy of the p
 _ALIKE = "the others have the same bytes; whether the file has them is unknown: its page is not in the image"
 _ONLY_ELSEWHERE = f"{NONE_KNOWN}; the function has the bytes of its file, but others on its page do not"
 _OR_BESIDE = f"{NONE_KNOWN}; the bytes may be of the function beside it"
+_OTHER_FILE = "the VAD and the loader name different files, and the copies are of the VAD's"
 _APART = 0x20
 """From so many bytes between them on, changes count as two: different functions were changed."""
 _NEAR = 0x10
@@ -108,7 +112,10 @@ def _finding(stack: StackRecord, place: FramePlace, assessment: _Assessment, fac
     if place.guessed:
         place, severity, innocent = over_lost_pages(stack, place, severity, innocent, facts)
     one = assessment.found.others == 1 and not assessment.found.alike
-    confidence = POSSIBLE if one else CERTAIN if place.how == TRAP else LIKELY
+    other = severity == HIGH and has_status(place.frame.details.status, StatusCode.VAD_OF_ANOTHER_FILE)
+    if other:
+        severity, innocent = MEDIUM, f"{_OTHER_FILE}; {innocent}"
+    confidence = POSSIBLE if one or other else CERTAIN if place.how == TRAP else LIKELY
     evidence = f"{_shown(space, assessment.found, facts)}; in {in_words(space, place.at, facts)}"
     if assessment.leads:
         evidence += f"; the hook leads into {files_in_words(space, assessment.leads, facts)}"
@@ -124,6 +131,8 @@ def _assess(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Option
     module = place.frame.details.module or place.name.symbol.partition("+")[0]
     facts.leave_out_code(NAME, comparison.reason, space, place.at, module)
     if not comparison.ranges:
+        if not comparison.file:
+            leave_out_section(NAME, space, place.at, module, facts)
         return _unchanged(space, entry, place.at, comparison, facts)
     beside = entry is None and not _is_near(place.at, comparison.ranges)
     entry = comparison.ranges[0][0] if entry is None else entry
@@ -395,7 +404,8 @@ CHECK = Check(
     (USER, WOW64),
     "A thread was interrupted in a function, or will return to it, whose bytes differ from those in "
     "most processes that map the same file: the function is hooked or overwritten.",
-    "high. medium if only the section of the file could be compared; for a relay into a DLL outside "
+    "high. medium if only the section of the file could be compared, or the VAD names another file than the "
+    "loader; for a relay into a DLL outside "
     "Windows' folder that only this process has; and if the function is as in its file, but other code on "
     "its page is not, and leads nowhere known. low if that section is writable, or the page encrypted in "
     "the file; if the bytes are the file's, and the DLL into which the hooks of other processes lead is not "

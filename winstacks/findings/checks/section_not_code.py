@@ -21,6 +21,7 @@ from ...names.decode.pe import MEM_EXECUTE, MEM_WRITE, HeaderError, Headers, rea
 from ...names.symbolizer import KnownModule
 from ...stacklist.stack import StackRecord
 from ..code.copies import NOT_IN_MEMORY
+from ..code.lostsections import leave_out_section
 from ..facts import CheckFacts
 from ..finding import NONE_KNOWN, OF_MEMORY, Check, Finding, FramePlace, frame_places, place_finding
 
@@ -111,6 +112,7 @@ def _is_undescribed(
     table = known_module.image.functions
     if table is None or table.find_entry(place.at - known_module.module.base) is not None:
         return False
+    leave_out_section(NAME, space, place.at, known_module.module.file, facts)
     return facts.copies.is_private(space, place.at)
 
 

@@ -17,6 +17,7 @@ from ...columns.words import (
     LIKELY,
     LOW,
     MEDIUM,
+    POSSIBLE,
     PRIVATE,
     SYSCALL,
     TRAP,
@@ -61,6 +62,7 @@ callback."""
 _NUMBER = 0xFFFFFFFF
 _NOT_STUBS = "a program that makes system calls itself, such as copy protection or a security product"
 _CONTEXT_SET = "a debugger or a runtime that set the thread's context"
+_STUB_LOST = "Windows' stub with this number is not in the image: a sandbox may have patched it"
 _SMEARED = "the thread ran while the image was taken"
 _NO_TRAP_FRAME = (
     "the dump of a process has a CONTEXT in place of a thread's newest trap frame: only the instruction "
@@ -198,9 +200,12 @@ def _assess(
         return MEDIUM, CERTAIN, _NOT_STUBS
     number = number_before(code)
     if number is not None:
-        innocent = patched_stubs(space, facts).explains(start_of(code, place.address), number)
+        stubs = patched_stubs(space, facts)
+        innocent = stubs.explains(start_of(code, place.address), number)
         if innocent is not None:
             return LOW, LIKELY, innocent
+        if stubs.may_lack(number):
+            return HIGH, POSSIBLE, f"{explained(space, place.at, facts)[2]}; {_STUB_LOST}"
     return HIGH, CERTAIN, explained(space, place.at, facts)[2]
 
 

@@ -181,9 +181,12 @@ class SectionCopies:
         return self._reader(mapping, pristine=True)
 
     def is_private(self, space: AddressSpace, address: int) -> bool:
-        """Returns whether a process has a copy of its own of a page of a mapped image."""
+        """Returns whether a process has a copy of its own of a page of a mapped image; False if the section,
+        which shows that, is lost."""
         mapping = self.mapping(space, address)
-        if mapping is None or self._pages.get((space.layer_name, address // PAGE_SIZE * PAGE_SIZE)) is SHARED:
+        if mapping is None or self._sections.lacks_pages(mapping.vad):
+            return False
+        if self._pages.get((space.layer_name, address // PAGE_SIZE * PAGE_SIZE)) is SHARED:
             return False
         rva = (address - mapping.vad.start) // PAGE_SIZE * PAGE_SIZE
         return not self._reader(mapping).same_pages(rva, PAGE_SIZE)

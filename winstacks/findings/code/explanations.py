@@ -25,6 +25,7 @@ UNTOLD = f"{NONE_KNOWN}, but its list of function tables is not in the image, an
 
 What is missing is neither innocent nor guilty: it lowers Confidence, and not Severity. Whoever has the page
 with the list's head paged out would else explain any code."""
+_MODULES_LOST = f"{NONE_KNOWN}, but its lists of modules are incomplete, and may have a runtime"
 _LACKING = "and the process's list of function tables, which may have this range, is not in the image"
 _MAY_HAVE = "its list of function tables, which may have this range, is not in the image"
 _MAY_LIST = "the runtime's own list of code, which may have this range, is not all in the image"
@@ -47,6 +48,8 @@ def explained(space: AddressSpace, at: int, facts: CheckFacts) -> Tuple[str, boo
     if runtimes:
         registered = _LACKING if lacking else "but registered none here"
         return HIGH, True, f"{', '.join(runtimes)} loaded: this runtime generates code, {registered}"
+    if facts.lacks_modules(space):
+        return HIGH, True, _MODULES_LOST
     return HIGH, lacking, UNTOLD if lacking else NONE_KNOWN
 
 

@@ -15,6 +15,7 @@ from ...columns.words import IMAGE, MODULE
 from ...memory.decode.status import has_status
 from ...memory.decode.statuscodes import words_that
 from ...memory.decode.statusmeanings import Means
+from ...memory.image import AddressSpace
 from ...process.sections import ImageSections
 from ...stacklist.stack import StackRecord
 from ..facts import CheckFacts
@@ -37,11 +38,20 @@ def leave_out_sections(check: str, stack: StackRecord, facts: CheckFacts) -> Non
 def _lost_modules(stack: StackRecord, facts: CheckFacts) -> List[str]:
     """Returns the modules of frames in doubt whose section is lost."""
     guessed = has_status(stack.status, *_GUESSED)
-    sections = facts.image.service(ImageSections)
     return [
         place.frame.details.module or place.name.symbol
         for place in frame_places(stack, IMAGE)
         if (guessed or place.name.source == MODULE)
         and facts.is_user(place.at)
-        and sections.lacks_pages(facts.vad(stack.space, place.at))
+        and _lacks_section(stack.space, place.at, facts)
     ]
+
+
+def leave_out_section(check: str, space: AddressSpace, at: int, module: str, facts: CheckFacts) -> None:
+    """Notes a module in which a check found nothing, if its section is lost."""
+    if _lacks_section(space, at, facts):
+        facts.leave_out(check, NO_SECTION, module)
+
+
+def _lacks_section(space: AddressSpace, at: int, facts: CheckFacts) -> bool:
+    return facts.image.service(ImageSections).lacks_pages(facts.vad(space, at))

@@ -10,13 +10,14 @@ and store a copy of the stub in private memory, which their own code calls (desc
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+import functools
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ...memory.decode.machine import Machine
 from ...memory.decode.ranges import span_at
-from ...memory.image import AddressSpace, Image
+from ...memory.image import AddressSpace
 from ...names.decode.pe import MEM_WRITE
-from ...names.symbolizer import AddressNamer, KnownModule
+from ...names.symbolizer import KnownModule
 from ...stacks.decode.frames import ENTERING
 from ..facts import CheckFacts
 from .jumps import hops
@@ -62,7 +63,7 @@ def start_of(code: bytes, address: int) -> int:
 
 def patched_stubs(space: AddressSpace, facts: CheckFacts) -> PatchedStubs:
     """Returns the patched stubs of a process (cached)."""
-    return facts.find_once(__name__, space, 0, lambda: PatchedStubs(facts.image, space, facts.namer(space)))
+    return facts.find_once(__name__, space, 0, lambda: PatchedStubs(space, facts))
 
 
 class _Patched(NamedTuple):
@@ -75,10 +76,13 @@ class _Patched(NamedTuple):
 class PatchedStubs:
     """The patched stubs of a process, and the copies of stubs that they explain."""
 
-    def __init__(self, image: Image, space: AddressSpace, names: AddressNamer) -> None:
-        self._memory = image.memory(space)
-        self._names = names
+    def __init__(self, space: AddressSpace, facts: CheckFacts) -> None:
+        self._memory = facts.image.memory(space)
+        self._read = functools.partial(facts.copies.read, space)
+        self._names = names = facts.namer(space)
         self._found: Dict[int, _Patched] = {}
+        self._seen: Set[int] = set()
+        self._lost = False
         self._searches = 0
         for module in _MODULES:
             for known_module in names.modules(module):
@@ -101,6 +105,10 @@ class PatchedStubs:
             return explanation + f"in {known_module.module.file}, which has the address of this copy"
         return None
 
+    def may_lack(self, number: int) -> bool:
+        """Returns whether the stub with a number may be one of those that are not in the image."""
+        return self._lost and number not in self._seen and number not in self._found
+
     def _keeps(self, known_module: KnownModule, address: int) -> bool:
         """Returns whether the data of a module contains an address."""
         pattern, remaining = address.to_bytes(8, "little"), _MOST_DATA
@@ -119,9 +127,12 @@ class PatchedStubs:
         """Yields (number, stub); the number of a patched stub follows from its neighbours."""
         base = known_module.module.base
         stubs = known_module.image.names.labels_with_prefix(*_PREFIX)[:_MOST_STUBS]
+        self._lost = self._lost or not stubs
         stubs = stubs or self._unnamed(known_module)
-        codes = [self._memory.read(base + rva, _SIZE) for rva, _ in stubs]
+        codes = [self._read(base + rva, _SIZE) for rva, _ in stubs]
         numbers = [_number(code) for code in codes]
+        self._lost = self._lost or None in codes
+        self._seen.update(number for number in numbers if number is not None)
         for place, ((rva, name), code) in enumerate(zip(stubs, codes)):
             if code is None:
                 continue

@@ -10,8 +10,9 @@ from tests.forge.pe import RDATA, TEXT, Section
 from tests.machines import afterwards
 from tests.support.clean import libraries
 from tests.support.clean.host64 import Host64, Program
-from tests.support.findingimages import found
+from tests.support.findingimages import answered, found
 from tests.support.only import only
+from winstacks.findings.code.lostsections import NO_SECTION
 
 KERNEL = "win10-x64"
 CHECK = "section_not_code"
@@ -63,6 +64,21 @@ def test_code_behind_the_functions_of_a_section_for_writing(
     program.interrupted("main", at=at + 0x20)
     rows = found(program.host.kernel.image(), CHECK)
     assert [row["Severity"] for row in rows] == expected
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_whose_page_it_is_needs_the_image_section(private: bool) -> None:
+    """One write to its structures loses it: what may be the file's is no finding, and the check says so."""
+    program = with_flags(WRITABLE)
+    vendor = program.modules["vendor"][0]
+    write = program.process.space.write if private else program.process.space.write_file
+    write(vendor.base + BEHIND, b"\x90" * 0x40)
+    program.interrupted("main", at=vendor.base + BEHIND + 0x20)
+    image = program.host.kernel.image()
+    assert vendor.section is not None
+    vendor.section.control_area["Segment"] = 0
+    row = only(answered(image, check=[CHECK]))
+    assert (row["Severity"], row["Evidence"]) == (None, f"{NO_SECTION}: vendor.dll")
 
 
 def test_a_function_of_a_section_for_writing() -> None:

@@ -257,6 +257,23 @@ def test_a_copy_without_a_patched_stub_is_high(name: str, near: str) -> None:
     assert severities(forged.image(), CHECK) == ["high"]
 
 
+@pytest.mark.parametrize("name", X64)
+@pytest.mark.parametrize(
+    ("state", "confidence"), [(State.PAGEFILE, "possible"), (State.PROTOTYPE, "certain")]
+)
+def test_a_copy_of_a_stub_that_is_not_in_the_image(name: str, state: State, confidence: str) -> None:
+    """A sandbox may have patched it; where the process shares the page of the section, nobody has."""
+    forged = Calling(name)
+    forged.from_private(number=OTHER)
+    code = system_call_stub(OTHER)
+    win32u = forged.app.module("win32u.dll", exports={"NtUserCall1": RVA}, contents={RVA: code})
+    image = forged.image()
+    forged.app.space.set_state(win32u.base + RVA, PAGE, state)
+    row = only(found(image, CHECK))
+    assert (row["Severity"], row["Confidence"]) == ("high", confidence)
+    assert ("may have patched it" in row["Innocent"]) == (confidence == "possible")
+
+
 def test_few_searches_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     forged = Calling("win10-x64")
     forged.from_private()

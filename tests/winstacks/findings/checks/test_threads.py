@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import Sequence
 
@@ -226,6 +227,20 @@ def test_each_right_to_a_process_that_matters(access: int, rights: str) -> None:
     forged.opens(forged.kernel.process("victim.exe", pid=2000).eprocess, access | QUERY, RETURNS)
     row = only(found(forged.image(), HANDLE))
     assert f"Process victim.exe Pid 2000, {rights}; VAD" in row["Evidence"]
+
+
+@pytest.mark.parametrize(("name", "offset"), [("win7-x64", 8), ("win10-x64", -8)])
+def test_a_moved_handle_table_is_told(name: str, offset: int) -> None:
+    """The handle leads to no object, or is in no entry: what private code opened is lost."""
+    forged = FindingImage(name)
+    forged.private()
+    forged.opens(forged.kernel.process("victim.exe", pid=2000).eprocess, VM_WRITE, RETURNS)
+    image = forged.image()
+    place = forged.app.eprocess["ObjectTable"] + forged.kernel.isf.offset("_HANDLE_TABLE", "TableCode")
+    forged.kernel.space.write_int(place, forged.kernel.space.read_int(place, 8) + offset, 8)
+    row = only(answered(image, check=[HANDLE]))
+    assert row["Severity"] is None
+    assert re.search(r"such code opened .*: stacks\.exe$", row["Evidence"])
 
 
 @pytest.mark.parametrize("name", ALL)

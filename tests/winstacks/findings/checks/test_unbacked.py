@@ -486,3 +486,23 @@ def test_private_code_that_called_a_module_names_it(path: str) -> None:
     assert row["Severity"] == "high"
     assert "; called guard!HookNtCreateFile" in row["Evidence"]
     assert row["Innocent"].startswith("nothing known")
+
+
+@pytest.mark.parametrize("name", X64)
+@pytest.mark.parametrize(("loader", "vads"), [(False, False), (True, False), (False, True), (True, True)])
+def test_a_runtime_may_be_among_modules_that_both_lists_lack(name: str, loader: bool, vads: bool) -> None:
+    """One whole list names all modules."""
+    forged = FindingImage(name)
+    forged.private()
+    forged.returns_to(RETURNS)
+    image = forged.image()
+    if loader:
+        assert forged.app.peb is not None
+        forged.app.peb["Ldr"] = 0
+    if vads:
+        for count in ("VadCount", "VadRoot.NumberGenericTableElements"):
+            forged.app.eprocess.maybe(count, 1000)
+    row = only(found(image, "unbacked"))
+    assert row["Severity"] == "high"
+    assert row["Confidence"] == ("possible" if loader and vads else "likely")
+    assert ("may have a runtime" in row["Innocent"]) == (loader and vads)
