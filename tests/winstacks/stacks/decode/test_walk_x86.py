@@ -327,7 +327,9 @@ def test_an_exception_of_a_call_into_no_memory(ip: int) -> None:
 
 
 @pytest.mark.parametrize("private", [False, True])
-def test_a_copied_return_address_does_not_tell_where_its_caller_s_stack_begins(private: bool) -> None:
+def test_a_copied_return_address_does_not_tell_where_its_caller_s_stack_begins_but_the_original_does(
+    private: bool,
+) -> None:
     """A function that aligns Esp (GCC's `Sleep` of Wine's kernelbase) lies below a caller without a frame,
     which may lie in memory that is not executable while it sleeps.
 
@@ -351,6 +353,8 @@ def test_a_copied_return_address_does_not_tell_where_its_caller_s_stack_begins(p
     walk = program.walk(Registers32(waits, SP, bp))
     assert [frame.address for frame in walk.frames[:2]] == [waits, behind]
     assert at(4) not in [frame.address for frame in walk.frames if frame.sure]
+    # The walk goes no further above code that is not executable.
+    assert [frame.address for frame in walk.frames[2:3]] == ([] if private else [at(3)])
 
 
 def test_what_does_not_prove_itself_is_no_context() -> None:
