@@ -40,7 +40,7 @@ _VISTA = 6000
 """The build of Vista."""
 _GROUND = ("BaseThreadInitThunk", "RtlUserThreadStart")
 _EXITS = ("RtlExitUserThread", "ExitThread")
-"""What the functions in which threads begin call once the start routine has returned."""
+"""Functions that those in which threads begin call once the start routine has returned."""
 _OTHER = "a start routine that continues in another module, such as a runtime"
 _FOUR_GB = 1 << 32
 _FREED = "the module of the start routine was unloaded"

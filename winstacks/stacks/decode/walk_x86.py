@@ -356,8 +356,8 @@ class Walker32(Walker[Registers32]):
     def _before_call(self, address: int, above: int, callee: Optional[int]) -> Optional[int]:
         """Returns the caller's Esp before it pushed the return address that lies above Ebp, None if unknown.
 
-        That address may be the copy that a function made to align Esp. The original then shows, a little
-        above; of an unknown function it does not tell which of the two it is.
+        That address may be the copy that a function made to align Esp. The original then lies a little
+        above. Of an unknown function nothing says which of the two it is.
         """
         slots = range(above, above + _GAP, self.slot_size)
         originals = [slot for slot in slots if self.read_stack(slot) == address]
