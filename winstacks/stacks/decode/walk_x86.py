@@ -357,7 +357,7 @@ class Walker32(Walker[Registers32]):
         """Returns the caller's Esp before it pushed the return address that lies above Ebp, None if unknown.
 
         That address may be the copy that a function made to align Esp. The original then lies a little
-        above. Of an unknown function nothing says which of the two it is.
+        above. The code of an unknown function does not say which of the two it is.
         """
         slots = range(above, above + _GAP, self.slot_size)
         originals = [slot for slot in slots if self.read_stack(slot) == address]
