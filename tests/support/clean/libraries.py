@@ -46,7 +46,8 @@ FUNCTIONS = {
     ".TppWorkerThread .TppTimerpExecuteCallback .RtlpTpTimerCallback .RtlpTpWaitCallback "
     ".TppWorkpExecuteCallback .TppAlpcpExecuteCallback .RtlDispatchException .RtlpExecuteHandlerForException "
     "RtlUserFiberStart .RtlpTpWorkCallback .LdrpDrainWorkQueue .RtlpWaitOnCriticalSection RtlDispatchAPC "
-    ".RtlpCallVectoredHandlers .LdrpCallInitRoutine .RtlpProcessReflectionStartup",
+    ".RtlpCallVectoredHandlers .LdrpCallInitRoutine .RtlpProcessReflectionStartup "
+    "RtlExitUserThread",
     "kernel32": "BaseThreadInitThunk BaseFiberStart",
     "kernelbase": "WaitForSingleObjectEx WaitForMultipleObjectsEx SleepEx CreateFileW DeviceIoControl "
     "GetQueuedCompletionStatus WaitForSingleObject VirtualProtect MapViewOfFile EnumSystemLocalesEx "

@@ -39,6 +39,8 @@ _NO_START = "the dump has no start address"
 _VISTA = 6000
 """The build of Vista."""
 _GROUND = ("BaseThreadInitThunk", "RtlUserThreadStart")
+_EXITS = ("RtlExitUserThread", "ExitThread")
+"""Functions that those in which threads begin call once the start routine has returned."""
 _OTHER = "a start routine that continues in another module, such as a runtime"
 _FOUR_GB = 1 << 32
 _FREED = "the module of the start routine was unloaded"
@@ -78,7 +80,8 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
             return
         label = known_module.label_at(start)
         elsewhere = first.details.module != known_module.module.name
-        if elsewhere and not (label and _ground(label[1])):
+        ends = (first.details.function or "").lstrip("_") in _EXITS
+        if elsewhere and not ends and not (label and _ground(label[1])):
             other = f"{_OTHER}: {first.shown}"
             yield _start_finding(stack, thread, start, name.symbol, LOW, POSSIBLE, other, facts)
 
@@ -195,7 +198,7 @@ CHECK = Check(
     "been unloaded.",
     "Look at the memory of the start with windows.vadinfo, and at the thread with windows.callstacks --tid.",
     "no stack of a thread could be walked",
-    head="a thread's start outside all files",
+    head="an implausible start of a thread",
     command=OF_MEMORY,
     of_stack=check_stack,
     unchecked=unchecked,

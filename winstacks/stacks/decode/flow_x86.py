@@ -74,6 +74,8 @@ _MOVE_EAX, _MOVE_EAX_SIZE, _MOST_ROOM = 0xB8, 5, 1 << 20
 """mov eax, constant: opcode and size; the greatest constant that is taken for the size of a frame."""
 _JUMP_BY_TABLE = 0x24
 """ModRM of `jmp [table + 4 * register]`: the first of its two bytes."""
+_JUMP_BY_POINTER = 0x25
+"""ModRM of `jmp [address]`, as kernel32 forwards its functions."""
 
 
 class Branch(NamedTuple):
@@ -186,6 +188,10 @@ class Flow:
             self.returns[address] = operand(self._code, decoded) if opcode == 0xC2 else 0
         elif opcode == 0xFF and self._code[decoded.modrm] == _JUMP_BY_TABLE:
             yield from (Branch(target, place) for target in self._cases(offset))
+        elif opcode == 0xFF and self._code[decoded.modrm] == _JUMP_BY_POINTER:
+            target = self._pointer(decoded)
+            if target is not None and _is_entry(place):
+                self.tails[address] = target
         elif self._stops(decoded):
             pass
         elif opcode in (0xE9, 0xEB):
@@ -244,10 +250,16 @@ class Flow:
 
         If the caller's frame is restored, the target is the start of another function, unless it is near.
         """
-        if (place.depth, place.ebp) != ENTRY[:2] or 0 <= target - self._start < NEAR:
+        if not _is_entry(place) or 0 <= target - self._start < NEAR:
             yield Branch(target, place)
         else:
             self.tails[address] = target
+
+    def _pointer(self, decoded: Instruction) -> Optional[int]:
+        """Returns the value of the pointer that a call or jump names by its address."""
+        return self._memory.pointer(
+            int.from_bytes(self._code[decoded.modrm + 1 : decoded.modrm + 5], "little")
+        )
 
     def proves(self, address: int, returns: bool = False) -> Optional[bool]:
         """Returns whether the stack state at an instruction is proven by the ends of the function.
@@ -366,9 +378,7 @@ class Flow:
             if self._makes_room(target):
                 return place._replace(depth=self._with_room(decoded, place.depth))
         elif self._code[decoded.modrm] == 0x15:
-            target = self._memory.pointer(
-                int.from_bytes(self._code[decoded.modrm + 1 : decoded.modrm + 5], "little")
-            )
+            target = self._pointer(decoded)
         elif self._code[decoded.modrm] & 0xF8 == 0xD0 and self._code[decoded.modrm] & 7 in KEPT:
             slot = place.loaded[KEPT.index(self._code[decoded.modrm] & 7)]
             target = None if slot is None else self._memory.pointer(slot)
@@ -377,6 +387,11 @@ class Flow:
             self._unknown_calls += 1
             return place._replace(depth=self._behind_unknown(behind, place.depth))
         return place._replace(depth=place.depth - popped)
+
+
+def _is_entry(place: StackPlace) -> bool:
+    """Returns whether Esp and Ebp are as at the start of the function."""
+    return (place.depth, place.ebp) == ENTRY[:2]
 
 
 def _moved_by(low: Optional[int], high: Optional[int]) -> Optional[int]:

@@ -264,10 +264,15 @@ class Functions:
 
     def _find_pops(self, start: int) -> Optional[int]:
         jump_target = self._led(start)
-        popped = set(
-            self._follow(start if jump_target is None else jump_target, _unknown, False).returns.values()
-        )
-        return popped.pop() if len(popped) == 1 else None
+        function = start if jump_target is None else jump_target
+        for _ in range(_MOST_TAILS):
+            flow = self._follow(function, _unknown, False)
+            popped, tails = set(flow.returns.values()), set(flow.tails.values())
+            if popped or len(tails) != 1:
+                return popped.pop() if len(popped) == 1 else None
+            # All that the function does ends with one jump, as in what forwards to another module.
+            function = tails.pop()
+        return None
 
     def _follow(self, start: int, pops: Callable[[int], Optional[int]], evens_out: bool = True) -> Flow:
         helpers = self._sets_up, self._takes_down, self._makes_room

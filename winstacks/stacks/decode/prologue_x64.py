@@ -3,16 +3,18 @@
 """Whether the first instructions of an x64 function are those that its unwind data describes.
 
 A function that was overwritten in memory keeps the unwind data of its file, which then leads to a wrong
-caller. Of 530,684 functions of MSVC, clang, GCC and rustc none disagrees (measured), apart from unwind data
-that describes no prologue: a machine frame, and the pair of codes that V8 has for all its builtins.
+caller. Of 530,684 functions of MSVC, clang, GCC and rustc none disagrees, and none of 446,111 of these, Zig,
+LDC and Free Pascal (measured), apart from unwind data that describes no prologue: a machine frame, and the
+pair of codes that V8 has for all its builtins.
 
 Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, PUSH, PUSHF, SUB, ADD, LEA,
-JMP, MOV, RET, INT3.
+JMP, MOV, RET, INT3; Intel Advanced Performance Extensions Architecture Specification, PUSH2 and PUSHP.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Tuple
 
 from ...names.decode.unwindinfo import (
     ALLOC_LARGE,
@@ -32,13 +34,18 @@ _LONGEST = 7
 """Length in bytes of the longest instruction that is compared: sub rsp, imm32."""
 
 _SLOT = 8
-_SUBTRACTION = re.compile(rb"\x48(?:\x83\xec(.)|\x81\xec(.{4}))\Z", re.DOTALL)
+_PROBES = rb"(?:\x89(?:\x04\x24|\x44\x24.|\x84\x24.{4}))*\Z"
+"""mov [rsp + displacement], eax: Free Pascal touches each page of a large frame, and counts this to the
+allocation."""
+_SUBTRACTION = re.compile(rb"\x48(?:\x83\xec(.)|\x81\xec(.{4}))" + _PROBES, re.DOTALL)
 _OTHER_ALLOCATION = re.compile(
     rb"(?:[\x48\x4c](?:\x2b[\xe0-\xe7]|\x29[\xc4\xcc\xd4\xdc\xe4\xec\xf4\xfc])|\x49\x2b[\xe0-\xe7]"
-    rb"|\x48(?:\x83\xc4.|\x81\xc4.{4})|[\x48\x49]\x8d(?:\x24.|[\x60-\x67].{1,2}|[\xa0-\xa7].{4,5}))\Z",
+    rb"|\x48(?:\x83\xc4.|\x81\xc4.{4})|[\x48\x49]\x8d(?:\x24.|[\x60-\x67].{1,2}|[\xa0-\xa7].{4,5}))"
+    + _PROBES,
     re.DOTALL,
 )
 """sub rsp, register; add rsp, immediate; lea rsp, memory."""
+_PUSH2 = re.compile(rb"\x62(.)(.).\xff([\xf0-\xf7])\Z", re.DOTALL)
 _PUSHED_SLOT = re.compile(rb"(?:[\x50-\x57\x9c]|\x6a.|\x68.{4}|\xff[\xf0-\xf7])\Z", re.DOTALL)
 
 _DETOUR = re.compile(
@@ -81,7 +88,12 @@ def _is_coded(before: bytes, code: Code) -> bool:
     """Returns whether the bytes up to the end of an instruction may end with what a code describes."""
     if code.operation == PUSH_NONVOL:
         low, prefix = code.info & 7, b"\x41" if code.info >= 8 else b""
-        return before.endswith((prefix + bytes((0x50 | low,)), prefix + bytes((0xFF, 0xF0 | low))))
+        forms = (
+            prefix + bytes((0x50 | low,)),
+            prefix + bytes((0xFF, 0xF0 | low)),
+            bytes((0xD5, 9, 0x50 | low)),
+        )
+        return before.endswith(forms) or code.info in _pushed_pair(before)
     if code.operation not in (ALLOC_SMALL, ALLOC_LARGE):
         return True
     subtraction = _SUBTRACTION.search(before)
@@ -90,3 +102,12 @@ def _is_coded(before: bytes, code: Code) -> bool:
         return int.from_bytes(operand, "little", signed=True) == code.value
     pushed = code.value == _SLOT and _PUSHED_SLOT.search(before) is not None
     return pushed or _OTHER_ALLOCATION.search(before) is not None
+
+
+def _pushed_pair(before: bytes) -> Tuple[int, ...]:
+    """Returns the numbers of the two registers that push2 pushes at the end of some code, if it is there."""
+    pushed = _PUSH2.search(before)
+    if pushed is None:
+        return ()
+    high, first, second = (group[0] for group in pushed.groups())
+    return ~first >> 3 & 15, second & 7 | (~high >> 5 & 1) << 3

@@ -349,18 +349,21 @@ class Walker32(Walker[Registers32]):
         callee = None if verdict is None else self._callee(address, registers.ip, interrupted)
         doubt = StatusCode.FRAME_POINTER_UNSURE if callee is None else None
         sp = bp + 2 * self.slot_size
-        before_call = None if self._is_copied(address, sp, callee) else sp
+        before_call = self._before_call(address, sp, callee)
         above = Registers32(address, sp, saved, exact=False, callee=callee, before_call=before_call)
         return WalkStep(above, FRAME_POINTER, doubt=doubt, lasting=False)
 
-    def _is_copied(self, address: int, above: int, callee: Optional[int]) -> bool:
-        """Returns whether the return address above Ebp may be the copy that a function made to align Esp.
+    def _before_call(self, address: int, above: int, callee: Optional[int]) -> Optional[int]:
+        """Returns the caller's Esp before it pushed the return address that lies above Ebp, None if unknown.
 
-        The caller's stack then begins elsewhere. Of an unknown function the original shows, a little above.
+        That address may be the copy that a function made to align Esp. The original then lies a little
+        above. The code of an unknown function does not say which of the two it is.
         """
-        if callee is not None:
-            return self._functions.flow(callee).aligns
-        return any(self.read_stack(slot) == address for slot in range(above, above + _GAP, self.slot_size))
+        slots = range(above, above + _GAP, self.slot_size)
+        originals = [slot for slot in slots if self.read_stack(slot) == address]
+        if not (originals if callee is None else self._functions.flow(callee).aligns):
+            return above
+        return originals[0] + self.slot_size if callee is not None and len(originals) == 1 else None
 
     def _out_of_windows(self, registers: Registers32) -> Optional[WalkStep[Registers32]]:
         """Takes the return address above the saved frame pointer if it leads out of unmodified Windows code.

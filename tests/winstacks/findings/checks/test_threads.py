@@ -146,6 +146,16 @@ def test_the_ground_called_another_image_than_that_of_the_start(
         assert (row["Symbol"], row["Innocent"].partition(": ")[2]) == (start, "app!main+0x20")
 
 
+@pytest.mark.parametrize("name", X64)
+def test_a_thread_whose_start_routine_has_returned_began_in_no_other_image(name: str) -> None:
+    """It waits in ntdll, in what a DLL does when a thread ends."""
+    host = Host64(name)
+    program = host.program("app.exe", functions="main Work")
+    thread = program.thread("Work")
+    program.waits("ntdll!RtlExitUserThread", "kernelbase!SleepEx", ground=GROUND, thread=thread)
+    assert found(host.kernel.image(), START) == []
+
+
 def test_before_vista_starts_are_not_checked() -> None:
     kernel = new_kernel("xp-x86")
     kernel.process("app.exe", pid=1000).thread(1004)

@@ -285,6 +285,14 @@ def test_a_jump_with_the_callers_frame_back_ends_a_function() -> None:
     assert flow.proves(START + 5)
 
 
+def test_a_jump_through_a_pointer_with_the_callers_frame_back_ends_a_function() -> None:
+    jump = b"\xff\x25" + SLOT.to_bytes(4, "little")
+    flow = followed(bytes.fromhex("8b ff 55 8b ec 5d") + jump)
+    assert flow.tails == {START + 6: IMPORTED}
+    assert flow.proves(START + 5)
+    assert not followed(bytes.fromhex("8b ff 55 8b ec") + jump).tails
+
+
 @pytest.mark.parametrize(
     ("code", "known"),
     [

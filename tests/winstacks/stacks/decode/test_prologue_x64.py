@@ -24,6 +24,9 @@ def unwind_info(text: str) -> UnwindInfo:
 PUSH_RBX, PUSH_R12 = "01 02 01 00 02 30 00 00", "01 02 01 00 02 c0 00 00"
 ALLOC_20, ALLOC_80, ALLOC_8 = "01 04 01 00 04 32 00 00", "01 07 02 00 07 01 10 00", "01 01 01 00 01 02 00 00"
 
+PUSH_RSI_RDI = "01 06 02 00 06 70 06 60"
+PROBED = "01 0f 02 00 0f 01 04 02"
+
 
 @pytest.mark.parametrize(
     ("info", "code", "agreeing"),
@@ -43,6 +46,16 @@ ALLOC_20, ALLOC_80, ALLOC_8 = "01 04 01 00 04 32 00 00", "01 07 02 00 07 01 10 0
         (ALLOC_80, "48 81 ec 90 00 00 00", False),
         (ALLOC_80, "b8 80 00 00 48 2b e0", True),
         (ALLOC_80, "b8 80 00 00 48 29 c4", True),
+        # APX: pushp r12; push2p rdi, rsi, one code for each register.
+        ("01 03 01 00 03 c0 00 00", "d5 09 54", True),
+        ("01 03 01 00 03 c0 00 00", "d5 08 54", False),
+        (PUSH_RSI_RDI, "62 f4 cc 18 ff f7", True),
+        (PUSH_RSI_RDI, "62 f4 cc 18 ff f3", False),
+        (PUSH_RSI_RDI, "62 f4 e4 18 ff f7", False),
+        # Free Pascal: lea rsp, [rsp - 1020h]; mov [rsp + 24h], eax; mov [rsp], eax.
+        (PROBED, "48 8d a4 24 e0 ef ff ff 89 44 24 24 89 04 24", True),
+        (PROBED, "48 8d a4 24 e0 ef ff ff 8b 44 24 24 89 04 24", False),
+        (PROBED, "48 8b 84 24 e0 ef ff ff 89 44 24 24 89 04 24", False),
         (ALLOC_8, "50", True),
         (ALLOC_8, "c3", False),
         # V8's pair of codes and a machine frame say nothing of the prologue.

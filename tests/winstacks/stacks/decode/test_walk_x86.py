@@ -257,6 +257,20 @@ def test_behind_a_call_that_never_returns_another_function_may_start() -> None:
     assert (walk.end, walk.gaps) == (None, ())
 
 
+def test_a_caller_of_a_function_that_another_module_exports_in_the_name_of_its_own_is_sure() -> None:
+    """Function 2 calls function 1 as a program calls kernel32!Sleep, which jumps on to kernelbase!Sleep."""
+    program = chain(Program())
+    imports, forwarder = 0x2F00, 0x2E00
+    program.memory[0x121A:0x1220] = b"\xff\x15" + struct.pack("<I", BASE + imports)
+    program.memory[imports : imports + 8] = struct.pack("<II", BASE + forwarder, BASE + 0x1100)
+    jump = b"\xff\x25" + struct.pack("<I", BASE + imports + 4)
+    program.memory[forwarder : forwarder + 12] = bytes.fromhex("8b ff 55 8b ec 5d") + jump
+    program.memory[0x1121:0x1123] = bytes.fromhex("c9 c3")
+    walk = program.walk(Registers32(at(1), SP, SP + 0x20))
+    assert frames_of(walk)[1:] == [(at(2), "framepointer", True), (at(3), "framepointer", True)]
+    assert (walk.end, walk.gaps) == (None, ())
+
+
 ENTRY = SP + 0x28
 RECORD, CONTEXT = ENTRY + 8, ENTRY + 0x58
 INTERRUPTED = CONTEXT + 0x2CC
@@ -313,7 +327,9 @@ def test_an_exception_of_a_call_into_no_memory(ip: int) -> None:
 
 
 @pytest.mark.parametrize("private", [False, True])
-def test_a_copied_return_address_does_not_tell_where_its_caller_s_stack_begins(private: bool) -> None:
+def test_a_copied_return_address_does_not_tell_where_its_caller_s_stack_begins_but_the_original_does(
+    private: bool,
+) -> None:
     """A function that aligns Esp (GCC's `Sleep` of Wine's kernelbase) lies below a caller without a frame,
     which may lie in memory that is not executable while it sleeps.
 
@@ -337,6 +353,8 @@ def test_a_copied_return_address_does_not_tell_where_its_caller_s_stack_begins(p
     walk = program.walk(Registers32(waits, SP, bp))
     assert [frame.address for frame in walk.frames[:2]] == [waits, behind]
     assert at(4) not in [frame.address for frame in walk.frames if frame.sure]
+    # The walk goes no further above code that is not executable.
+    assert [frame.address for frame in walk.frames[2:3]] == ([] if private else [at(3)])
 
 
 def test_what_does_not_prove_itself_is_no_context() -> None:
