@@ -88,12 +88,29 @@ def refuse_pandas() -> None:
     sys.meta_path.insert(0, WithoutPandas())
 
 
+class CacheError(Exception):
+    """Volatility's cache cannot be written; the text says where it is, and why."""
+
+    def __init__(self, folder: str, reason: object) -> None:
+        super().__init__(
+            f"Volatility's cache {folder} cannot be written: {reason} (--cache-path names another folder)"
+        )
+
+
+def unusable(reason: object) -> str:
+    """Returns the sentence for plugins that cannot be used."""
+    return f"the plugins cannot be used: {reason} (--plugin-dirs names their folders)"
+
+
 def use_cache(folder: Optional[str], lake: str) -> None:
     """Sets Volatility's cache folder, before any module of Volatility is imported that uses it.
 
     Args:
         folder: path of the cache; None for the cache of the lake, or Volatility's own beside an object store
         lake: folder or URI of the lake
+
+    Raises:
+        CacheError: the folder cannot be made
     """
     from volatility3.framework import constants
 
@@ -103,7 +120,10 @@ def use_cache(folder: Optional[str], lake: str) -> None:
     if folder is None and not is_remote(lake):
         folder = os.path.join(lake, *cache_names())
     if folder is not None:
-        os.makedirs(folder, exist_ok=True)
+        try:
+            os.makedirs(folder, exist_ok=True)
+        except OSError as error:
+            raise CacheError(folder, error.strerror) from error
         constants.CACHE_PATH = folder
     validated.load()
 
@@ -147,7 +167,7 @@ def check(line: Line) -> None:
         versions = of_plugins()
         warm_cache()
     except (ImportError, OSError) as error:
-        line.send(failed={"reason": f"{error}", "final": True})
+        line.send(failed={"reason": unusable(error), "final": True})
     else:
         line.send(versions=versions)
 
@@ -167,15 +187,18 @@ def perform() -> None:
     )
     job = line.hear()
     options = reading(job["reading"])
-    use_cache(options.cache_path, job["lake"])
-    # Plugins are imported behind this: it sets their folders.
-    from .opening import prepare
+    try:
+        use_cache(options.cache_path, job["lake"])
+        # Plugins are imported behind this: it sets their folders.
+        from .opening import prepare
 
-    prepare(options)
-    if job.get("check"):
-        check(line)
-    else:
-        read(line, job, options)
+        prepare(options)
+        if job.get("check"):
+            check(line)
+        else:
+            read(line, job, options)
+    except CacheError as error:
+        line.send(failed={"reason": str(error), "final": False})
     sys.stderr.flush()
     # The listening thread is in a system call: an orderly exit would wait for it.
     os._exit(0)

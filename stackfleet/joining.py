@@ -18,6 +18,7 @@ import distributed
 from winstacks.memory.decode.text import counted
 
 from . import provenance, versions
+from .child import unusable
 from .child_process import ChildProcess, tail
 from .forking import READERS
 from .job import Job, Reading
@@ -39,7 +40,7 @@ def checked(reading: Reading, lake: str) -> dict[str, str]:
     """Returns the versions of all packages here; a process like an image's finds the plugins'.
 
     Raises:
-        CheckFailedError: there are no plugins, or they cannot be imported
+        CheckFailedError: plugins cannot be found or imported, or Volatility's cache cannot be written
     """
     with tempfile.TemporaryFile() as log:
         with ChildProcess(log) as process:
@@ -47,10 +48,8 @@ def checked(reading: Reading, lake: str) -> dict[str, str]:
             answer = process.hear() or {}
             process.end(1.0)
         if "versions" not in answer:
-            reason = answer.get("failed", {}).get("reason") or tail(log).strip().rpartition("\n")[2]
-            raise CheckFailedError(
-                f"the plugins cannot be used: {reason} (--plugin-dirs names their folders)"
-            )
+            reason = answer.get("failed", {}).get("reason")
+            raise CheckFailedError(reason or unusable(tail(log).strip().rpartition("\n")[2]))
     return {**versions.of_packages(), **answer["versions"]}
 
 

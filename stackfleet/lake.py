@@ -150,6 +150,7 @@ class Lake:
             raise LakeError(f"{uri}: {error}") from error
         self.uri = self._store.uri
         folder = self._store.folder
+        self._is_new = folder is not None and not folder.exists()
         if folder is not None and all(folder.joinpath(name).is_dir() for name in _OLD_FOLDERS):
             raise LakeError(
                 f"{uri}: stackfleet 3 wrote this lake in another format. Read the images into a new lake"
@@ -315,11 +316,11 @@ class Lake:
         return 0 if snapshot is None else len(snapshot.files)
 
     def remove_if_empty(self) -> None:
-        """Removes the folder of a lake that received no image, with Volatility's cache in it."""
+        """Removes the cache in a lake that received no image, and the folder if it was not there before."""
         folder = self._store.folder
         if folder is not None and not self._store.exists():
             shutil.rmtree(folder / CACHE, ignore_errors=True)
-            if folder.is_dir() and not any(folder.iterdir()):
+            if self._is_new and folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
 
     def _snapshot(self) -> Optional[Snapshot]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib
 import logging
 import pathlib
+import sqlite3
 from typing import Any
 
 import volatility3.plugins
@@ -14,6 +15,7 @@ import volatility3.symbols
 from volatility3 import framework
 from volatility3.framework import automagic, constants, contexts, exceptions, interfaces, plugins
 
+from .child import CacheError
 from .job import Reading, plugin_folders
 from .manifests import cut_text
 
@@ -89,8 +91,15 @@ _HEADER, _PAGES, _DUMP_TYPE, _FULL = 0x2000, 0x90, 0xF98, 1
 
 
 def warm_cache() -> None:
-    """Lets Volatility index its symbol tables once, before many processes want to do so at the same time."""
+    """Lets Volatility index its symbol tables once, before many processes want to do so at the same time.
+
+    Raises:
+        CacheError: the index cannot be written
+    """
     context = contexts.Context()
-    for automagic_class in automagic.available(context):
-        if type(automagic_class).__name__ == "SymbolCacheMagic":
-            automagic_class(context, "automagic", None, None)
+    try:
+        for automagic_class in automagic.available(context):
+            if type(automagic_class).__name__ == "SymbolCacheMagic":
+                automagic_class(context, "automagic", None, None)
+    except sqlite3.Error as error:
+        raise CacheError(constants.CACHE_PATH, error) from error

@@ -94,11 +94,29 @@ def test_wrong_paths_alone_leave_no_lake(names: List[str], fresh: pathlib.Path) 
 def test_a_run_that_cannot_begin_leaves_no_lake(image: pathlib.Path, fresh: pathlib.Path, run: Run) -> None:
     assert "--scheduler" in run(image, "--scheduler", "tcp://127.0.0.1:9", code=2).stderr
     assert not fresh.exists()
-    # A folder that was there before stays.
+    # A folder that was there before stays, as that on which a volume is mounted.
     fresh.mkdir()
+    assert "--scheduler" in run(image, "--scheduler", "tcp://127.0.0.1:9", code=2).stderr
+    assert list(fresh.iterdir()) == []
     (fresh / "note.txt").write_text("mine")
     run(image, "--scheduler", "tcp://127.0.0.1:9", code=2)
     assert [path.name for path in fresh.iterdir()] == ["note.txt"]
+
+
+@pytest.mark.parametrize("is_lakes", [True, False])
+def test_a_cache_that_cannot_be_made(
+    is_lakes: bool, image: pathlib.Path, few: Fleet, fresh: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "note.txt").write_text("mine")
+    below = tmp_path / "note.txt" / "below"
+    lake, cache = (below, ()) if is_lakes else (fresh, ("--cache-path", below))
+    tables = ("--symbol-dirs", few.symbols, "--offline")
+    _names_cache(fleet("run", image, "-o", lake, *tables, *cache, code=2).stderr)
+
+
+def _names_cache(said: str) -> None:
+    assert "Volatility's cache" in said and "--cache-path names another folder" in said
+    assert "cannot be written" in said and "plugin" not in said and "Traceback" not in said
 
 
 def test_a_lake_that_cannot_be_written(image: pathlib.Path, fresh: pathlib.Path, run: Run) -> None:
@@ -138,6 +156,9 @@ def test_a_full_disk_is_no_fault_of_an_image(
 def test_a_lake_that_is_read_only(image: pathlib.Path, few: Fleet, fresh: pathlib.Path, run: Run) -> None:
     assert READ_ONLY is not None
     run(image)
+    # Volatility has to write that other tables are there than its cache lists.
+    others = ["--symbol-dirs", shutil.copytree(few.symbols, fresh.parent / "tables"), "--offline"]
+    others += ["--cache-path", shutil.copytree(few.folder / "cache", fresh / "_cache")]
     folders = [fresh, *(path for path in fresh.rglob("*") if path.is_dir())]
     for path in (*folders, *(path for path in fresh.rglob("*") if path.is_file())):
         path.chmod(0o555 if path.is_dir() else 0o444)
@@ -152,6 +173,7 @@ def test_a_lake_that_is_read_only(image: pathlib.Path, few: Fleet, fresh: pathli
             done = fleet(*writing, command=READ_ONLY, code=2)
             # Threads of Delta panic where Python has a traceback.
             assert "cannot be written" in done.stderr and "panicked" not in done.stderr
+        _names_cache(fleet("run", image, "-o", fresh, *others, command=READ_ONLY, code=2).stderr)
     finally:
         for path in folders:
             path.chmod(0o755)

@@ -12,7 +12,7 @@ from typing import Iterator, List, Optional
 
 from ..memory.decode.status import NOTHING, has_status, status
 from ..memory.decode.statuscodes import StatusCode
-from ..memory.decode.text import cell, moment
+from ..memory.decode.text import cell, counted, moment
 from ..memory.image import AddressSpace, Image
 from ..stacklist.crash import Crash
 from ..stacklist.machine import machine_facts
@@ -126,7 +126,7 @@ class WhatHappened:
         kernel, clock = facts.kernel(), facts.clock()
         words = [f"build {kernel.build}"] if kernel.build else []
         words += [self._image.arch]
-        words += [f"{kernel.processors} processors"] if kernel.processors else []
+        words += [counted(kernel.processors, "processor")] if kernel.processors else []
         time = moment(clock.capture_time)
         words += [] if time is None else [f"{time:%Y-%m-%d %H:%M:%S} UTC"]
         yield DumpEntry(0, "Windows", ", ".join(words), clock.status)
