@@ -114,9 +114,9 @@ def test_a_machine_that_is_not_supported_is_named(tmp_path: pathlib.Path, plugin
 def test_registers_outside_the_stack_of_the_dump_say_so(tmp_path: pathlib.Path, wide: bool) -> None:
     """SizeOfCallStack ends the stack before the stack pointer: no frame can follow."""
     data = bytearray(dump(wide))
-    assert "outside" not in first_of(data, tmp_path)
+    assert "outside" not in first_of(bytes(data), tmp_path)
     struct.pack_into("<I", data, (0x2000 if wide else 0x1000) + 0x2C, 8)
-    assert "outside the stack" in first_of(data, tmp_path)
+    assert "outside the stack" in first_of(bytes(data), tmp_path)
 
 
 def first_of(data: bytes, tmp_path: pathlib.Path) -> str:
