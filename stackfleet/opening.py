@@ -72,7 +72,8 @@ def opened(path: str) -> Any:
 
 
 def _cut(path: str) -> str:
-    """Returns in words how much of a full crash dump is missing behind the end of its file; empty if nothing.
+    """Returns in words that a file is empty, or how much of a full crash dump is missing behind its end;
+    empty if nothing.
 
     Source: DUMP_HEADER64 as Volatility's layer `crash` reads it: DumpType, and the number of pages in the
     PhysicalMemoryBlock.
@@ -80,6 +81,8 @@ def _cut(path: str) -> str:
     with open(path, "rb") as stream:
         header = stream.read(_HEADER)
         size = stream.seek(0, 2)
+    if not size:
+        return "The file is empty"
     if len(header) < _HEADER or not header.startswith(b"PAGEDU64") or header[_DUMP_TYPE] != _FULL:
         return ""
     expected = _HEADER + 4096 * int.from_bytes(header[_PAGES : _PAGES + 8], "little")

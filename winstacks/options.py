@@ -87,10 +87,11 @@ class KernelRequirement(requirements.ModuleRequirement):
         self, context: interfaces.context.ContextInterface, config_path: str
     ) -> Dict[str, interfaces.configuration.RequirementInterface]:
         found = super().unsatisfied(context, config_path)
-        kind = begins_as_a_dump(context) if found else ""
+        kind = _begins_as(context) if found else ""
+        if kind in KINDS_OF_DUMPS:
+            kind = f"the file is {KINDS_OF_DUMPS[kind]}, which plugins such as minidump.callstacks read"
         if kind:
-            reason = f"the file is {KINDS_OF_DUMPS[kind]}, which plugins such as minidump.callstacks read"
-            return _instead(self, config_path, reason)
+            return _instead(self, config_path, kind)
         return dict(found)
 
 
@@ -101,9 +102,11 @@ class DumpRequirement(requirements.TranslationLayerRequirement):
         self, context: interfaces.context.ContextInterface, config_path: str
     ) -> Dict[str, interfaces.configuration.RequirementInterface]:
         found = super().unsatisfied(context, config_path)
-        kind = begins_as_a_dump(context) if found else ""
+        kind = _begins_as(context) if found else ""
+        if kind in KINDS_OF_DUMPS:
+            kind = f"the file begins as {KINDS_OF_DUMPS[kind]} and is not one"
         if kind:
-            return _instead(self, config_path, f"the file begins as {KINDS_OF_DUMPS[kind]} and is not one")
+            return _instead(self, config_path, kind)
         if found and context.config.get(_LOCATION, None):
             return _instead(
                 self,
@@ -116,6 +119,12 @@ class DumpRequirement(requirements.TranslationLayerRequirement):
 
 def begins_as_a_dump(context: interfaces.context.ContextInterface) -> str:
     """Returns what the file that Volatility was given begins as: `process` or `small`; empty for all else."""
+    kind = _begins_as(context)
+    return kind if kind in KINDS_OF_DUMPS else ""
+
+
+def _begins_as(context: interfaces.context.ContextInterface) -> str:
+    """Returns the kind of dump, or why the file is none of any kind; empty if that is unknown."""
     location = str(context.config.get(_LOCATION, None) or "")
     known = _begins.setdefault(context, {"": ""})
     if location not in known:
@@ -133,8 +142,13 @@ def _begin_of(location: str) -> str:
 
             if read(0, len(DUMP_SIGNATURE)) == DUMP_SIGNATURE:
                 return "process"
-            return "small" if is_small_dump(read, file.seek(0, io.SEEK_END)) else ""
-    except (OSError, ValueError, exceptions.VolatilityException):
+            size = file.seek(0, io.SEEK_END)
+            if not size:
+                return "the file is empty"
+            return "small" if is_small_dump(read, size) else ""
+    except OSError as error:
+        return f"the file cannot be read: {error}"
+    except (ValueError, exceptions.VolatilityException):
         return ""
 
 

@@ -237,6 +237,12 @@ def test_a_replaced_image_is_named_and_can_be_forgotten(
     assert {old: str(image)} in [known.get("forgotten") for known in runs(fresh)]
 
 
+def test_an_empty_file_is_said_to_be_empty(tmp_path: pathlib.Path, run: Run) -> None:
+    path = tmp_path / "memory.raw"
+    path.touch()
+    assert "The file is empty" in run(path, code=3).stderr
+
+
 @pytest.mark.parametrize("first", [True, False])
 def test_what_one_of_two_equal_files_still_has_is_not_replaced(
     first: bool, few: Fleet, image: pathlib.Path, fresh: pathlib.Path, run: Run

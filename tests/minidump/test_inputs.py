@@ -19,6 +19,7 @@ from volatility3.plugins.windows import callstacks as image_callstacks
 
 from tests.forge import context, sample
 from tests.forge.context import Opened
+from tests.support.only import only
 from tests.support.processdumps import OpenedDump, dump_of
 from winstacks import options
 
@@ -64,6 +65,15 @@ def test_a_file_that_only_begins_as_a_dump(tmp_path: pathlib.Path) -> None:
     path.write_bytes(b"MDMP" + bytes(0x2000))
     message = "the file begins as a dump of one process and is not one"
     assert reasons(path, callstacks.CallStacks) == {"plugins.CallStacks.primary": message}
+
+
+@pytest.mark.parametrize("plugin", [callstacks.CallStacks, image_callstacks.CallStacks])
+def test_a_file_that_cannot_be_any_input(plugin: Any, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "empty.dmp"
+    path.touch()
+    assert "the file is empty" in reasons(path, plugin).values()
+    reason = only(text for text in reasons(tmp_path, plugin).values() if "cannot be read" in text)
+    assert str(tmp_path) in reason
 
 
 @pytest.mark.parametrize("begin", [b"MDMP", b"PAGEDU64", b"none"])

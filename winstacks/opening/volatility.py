@@ -93,6 +93,8 @@ def construct(path: Path, options: Mapping[str, object]) -> interfaces.plugins.P
     framework.require_interface_version(2, 0, 0)
     if not os.path.isfile(path):
         raise InputError(f"There is no file '{os.fspath(path)}'")
+    if not os.path.getsize(path):
+        raise InputError("The file is empty")
     context = contexts.Context()
     context.config["automagic.LayerStacker.single_location"] = pathlib.Path(path).resolve().as_uri()
     dump = begins_as_a_dump(context)

@@ -190,6 +190,7 @@ def test_the_dump_of_a_process_has_what_its_image_has(
 REFUSED = {
     "nothing there": ({}, "There is no file"),
     "text": ({}, "Volatility finds no Windows kernel in the file"),
+    "empty": ({}, "The file is empty"),
     "cut": ({}, "The file begins as a dump of one process and is not one"),
     "folder": ({"symbol_dirs": ["/nowhere/at/all"]}, "There is no folder '/nowhere/at/all' with symbols"),
     "binaries": ({"binaries": ["/nowhere/at/all"]}, "--binaries: there is no folder"),
@@ -203,8 +204,9 @@ def test_what_cannot_be_opened_is_said_in_one_sentence(
 ) -> None:
     options, sentence = REFUSED[case]
     path = image_path if options else tmp_path / "file"
-    if case in ("text", "cut"):
-        path.write_bytes({"text": b"no memory" * 1000, "cut": b"MDMP"}[case])
+    contents = {"text": b"no memory" * 1000, "cut": b"MDMP", "empty": b""}
+    if case in contents:
+        path.write_bytes(contents[case])
     with pytest.raises(winstacks.InputError) as raised:
         winstacks.open(path, **options)  # type: ignore[arg-type]
     assert sentence in str(raised.value) and "\n" not in str(raised.value)
