@@ -29,7 +29,13 @@ def followed(code: bytes, *elsewhere: Tuple[int, str]) -> Flow:
     parts += [(address, bytes.fromhex(part)) for address, part in elsewhere]
     memory = Extents((address, part + b"\xf4" * 16) for address, part in parts)
     return Flow(
-        CodePages(memory.read), START, {IMPORTED: 8}.get, lambda _: None, lambda _: False, lambda _: False
+        CodePages(memory.read),
+        START,
+        {IMPORTED: 8}.get,
+        lambda _: None,
+        lambda _: False,
+        lambda _: False,
+        lambda _: False,
     )
 
 
@@ -39,7 +45,7 @@ def behind(code: str, more: str = "90 c3") -> Optional[StackPlace]:
     whole = data + bytes.fromhex(more)
     flow = followed(whole)
     place = flow.places.get(START + len(data))
-    return None if place is None else place._replace(loaded=StackPlace(0, 0, None).loaded)
+    return None if place is None else place._replace(loaded=StackPlace(0, 0, None).loaded, eax=None)
 
 
 @pytest.mark.parametrize(
@@ -230,6 +236,7 @@ def test_a_helper_sets_up_the_frame_if_as_much_was_pushed(depth: int, code: str)
             {helper: pushed}.get,
             lambda _: False,
             lambda _: False,
+            lambda _: False,
         )
         assert (flow.places[START + len(whole) - 2][:2] == (None, OURS)) is (pushed == depth)
 
@@ -381,3 +388,40 @@ def test_a_jump_through_a_table_goes_as_far_as_its_index_is_bounded(code: str, c
     flow = followed(whole, (TABLE, struct.pack("<3I", *CASES).hex()), (NUMBERS, "00 02 01"))
     assert [case for case in CASES if case in flow.places] == list(CASES[:cases])
     assert all(flow.places[case] == IN_FRAME for case in CASES[:cases])
+
+
+@pytest.mark.parametrize("lowers", ["29 c4", "2b e0"])
+@pytest.mark.parametrize(
+    ("between", "kept", "depth"),
+    [
+        ("", True, 0x2048),
+        # push esi; mov ebx, [esp+8]; mov [esp+8], ecx; xor ecx, ecx; test ebx, ebx
+        ("56 8b 5c 24 08 89 4c 24 08 31 c9 85 db", True, 0x204C),
+        # The function that is called may change Eax.
+        ("", False, None),
+        # Other instructions may write Eax, or are taken for such: mov, xor, lea, pop, xchg, cdq, mul, sub ...
+        *((text, True, None) for text in ("8b c1", "89 c8", "31 c0", "8d 01", "58", "91", "99", "f7 e1")),
+        *((text, True, None) for text in ("83 e8 04", "2d 04 00 00 00", "b0 01", "0f b6 01", "0f a2")),
+        ("66 b8 20 00", True, None),
+        # More than any frame has.
+        ("b8 00 00 10 00", True, None),
+        # Two ways with two sizes: jz; mov eax, 1000h
+        ("74 05 b8 00 10 00 00", True, None),
+    ],
+)
+def test_the_size_in_eax_is_known_where_esp_is_lowered_by_it(
+    lowers: str, between: str, kept: bool, depth: Optional[int]
+) -> None:
+    probe = 0x18000
+    first = bytes.fromhex("b8 48 20 00 00" + between) + b"\xe8"
+    whole = first + (probe - START - len(first) - 4).to_bytes(4, "little") + bytes.fromhex(lowers)
+    flow = Flow(
+        CodePages(Extents([(START, whole + b"\x90" + b"\xf4" * 16)]).read),
+        START,
+        {probe: 0}.get,
+        lambda _: None,
+        lambda _: False,
+        lambda _: False,
+        lambda address: kept and address == probe,
+    )
+    assert flow.places[START + len(whole)].depth == depth
