@@ -219,7 +219,8 @@ def _copies(code: bytes, decoded: Instruction, place: StackPlace) -> bool:
     """Returns whether the last push was the caller's Ebp below a copy of the return address.
 
     Microsoft: push ebx; mov ebx, esp; (align Esp); push ebp; mov ebp, [ebx + 4]; mov [esp + 4], ebp.
-    GNU, with any register: lea ecx, [esp + 4]; (align Esp); push [ecx - 4]; push ebp.
+    GNU, with any register: lea ecx, [esp + 4]; (align Esp); push [ecx - 4]; push ebp. The size for a stack
+    probe may be put into Eax between.
     """
     before = code[max(decoded.modrm - 1 - _LONGEST_COPY, 0) : decoded.modrm - 1]
     if place.ebx == _FRAME and before.endswith(_STORE_RETURN):
@@ -263,12 +264,14 @@ _FRAMES = (OURS, BASED, COPY)
 _STORE_RETURN = b"\x55\x8b\x6b\x04\x89\x6c\x24\x04"
 """push ebp; mov ebp, [ebx + 4]; mov [esp + 4], ebp."""
 _PUSHED_RETURN = re.compile(
-    rb"\x8d([\x44\x4c\x54\x5c\x74\x7c])\x24[\x04\x08]\x83\xe4[\x80-\xfc]\xff([\x70-\x73\x76\x77])\xfc\x55\Z"
+    rb"\x8d([\x44\x4c\x54\x5c\x74\x7c])\x24[\x04\x08](?:\xb8.{4})?\x83\xe4[\x80-\xfc](?:\xb8.{4})?"
+    rb"\xff([\x70-\x73\x76\x77])\xfc(?:\xb8.{4})?\x55(?:\xb8.{4})?\Z",
+    re.DOTALL,
 )
 _LONGEST_COPY = 16
 
 _EAX, _EBX, _ESP, _EBP = 0, 3, 4, 5
-_MOVE_EAX, _MOST_ROOM = 0xB8, 1 << 20
+_MOVE_EAX, _MOST_ROOM = 0xB8, 1 << 26
 """mov eax, constant; the constants below the limit are taken for the size of a frame."""
 _ESP_LESS_EAX = ((0x29, 0xC4), (0x2B, 0xE0))
 """sub esp, eax."""

@@ -153,6 +153,9 @@ class Flow:
             address, place, falls = pending.pop()
             earlier = self.places.get(address)
             if earlier is not None:
+                if address == self._start:
+                    # The state at the start is given: what comes here in another is a neighbour.
+                    continue
                 place = merge_places(earlier, place)
                 if place == earlier:
                     continue
@@ -333,6 +336,8 @@ class Flow:
         behind: Dict[int, List[int]] = {}
         for address, place in self.places.items():
             for way in self._next(address, place):
+                if way.to == self._start and not _is_entry(way.place):
+                    continue
                 before.setdefault(way.to, []).append(address)
                 if not way.falls:
                     behind.setdefault(address, []).append(way.to)

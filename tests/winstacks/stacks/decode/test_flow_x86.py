@@ -264,6 +264,27 @@ def test_a_neighbour_behind_a_call_that_never_returns_does_not_come_back() -> No
     assert flow.proves(BEHIND + 6) is False
 
 
+@pytest.mark.parametrize(
+    ("neighbour", "proven"),
+    [
+        # push edi; jmp to the start of the function
+        ("57 eb", None),
+        # add esp, 1Ch; jmp there: a loop of the function
+        ("83 c4 1c eb", True),
+    ],
+)
+def test_what_jumps_to_the_start_does_not_change_the_state_there(
+    neighbour: str, proven: Optional[bool]
+) -> None:
+    """sub esp, 24h; je; add esp, 24h; ret; call [import] that may never return, and what lies behind it."""
+    whole = bytes.fromhex("83 ec 24 74 04 83 c4 24 c3 ff 15 00 12 00 77" + neighbour)
+    flow = followed(whole + (-len(whole) - 1).to_bytes(1, "little", signed=True))
+    assert flow.places[START][:3] == (0, CALLERS, None)
+    assert flow.places[START + 8][:2] == (0, CALLERS)
+    assert flow.proves(START + 5)
+    assert flow.proves(START + 15) is proven
+
+
 def test_a_part_that_never_returns_is_proven_up_to_its_call() -> None:
     """push 1; call what never returns; behind that, without any end, push edi; jmp to itself."""
     away = (BEHIND - START - 10).to_bytes(4, "little", signed=True)
@@ -339,6 +360,11 @@ mov [esp + 4], ebp; mov ebp, esp."""
         (f"{ALIGNED} ff d0 8b e5 5d 8b e3 5b", (0, CALLERS, None)),
         ("8d 4c 24 04 83 e4 f0 ff 71 fc 55 89 e5", (None, COPY, None)),
         ("57 8d 7c 24 08 83 e4 f0 ff 77 fc 55 89 e5", (None, COPY, None)),
+        # mov eax, size of the frame, wherever a compiler schedules it
+        ("8d 4c 24 04 83 e4 f0 b8 bc 13 00 00 ff 71 fc 55 89 e5", (None, COPY, None)),
+        ("8d 4c 24 04 b8 0a 13 00 00 83 e4 f0 ff 71 fc 55 89 e5", (None, COPY, None)),
+        ("8d 4c 24 04 83 e4 f0 ff 71 fc b8 bc 13 00 00 55 89 e5", (None, COPY, None)),
+        ("8d 4c 24 04 83 e4 f0 ff 71 fc 55 b8 bc 13 00 00 89 e5", (None, COPY, None)),
         # Not what it looks like: another register, or Ebx points elsewhere.
         ("8d 4c 24 04 83 e4 f0 ff 72 fc 55 89 e5", (None, OTHER, None)),
         (ALIGNED.replace("53 8b dc", "8b dc 53"), (None, OTHER, None)),
@@ -402,11 +428,8 @@ def test_a_jump_through_a_table_goes_as_far_as_its_index_is_bounded(code: str, c
         # Other instructions may write Eax, or are taken for such: mov, xor, lea, pop, xchg, cdq, mul, sub ...
         *((text, True, None) for text in ("8b c1", "89 c8", "31 c0", "8d 01", "58", "91", "99", "f7 e1")),
         *((text, True, None) for text in ("83 e8 04", "2d 04 00 00 00", "b0 01", "0f b6 01", "0f a2")),
-        ("66 b8 20 00", True, None),
-        # More than any frame has.
-        ("b8 00 00 10 00", True, None),
-        # Two ways with two sizes: jz; mov eax, 1000h
-        ("74 05 b8 00 10 00 00", True, None),
+        # A half of Eax; more than any frame has; two ways with two sizes: jz; mov eax, 1000h
+        *((text, True, None) for text in ("66 b8 20 00", "b8 00 00 00 04", "74 05 b8 00 10 00 00")),
     ],
 )
 def test_the_size_in_eax_is_known_where_esp_is_lowered_by_it(
