@@ -37,8 +37,10 @@ _SEH_CALL = re.compile(rb"(?:\x6a.|\x68.{4})\x68.{4}\xe8.{3}[\x00-\x02\xfd-\xff]
 """push constant; push 32-bit constant; call: the start of functions that use _SEH_prolog."""
 _BEHIND_PADDING = re.compile(rb"(?:\xcc\xcc|\x90{5})(?=[^\xcc\x90])|(?<=[\xcc\x90])(?=\x8b\xff)")
 """The end of padding that code does not run into, or of any padding before a patchable start."""
+_NOPS = rb"(?:[\x2e\x66\x90]?\x8d(?:\x74\x26\0|\x76\0|\xb4\x26\0{4}|\xb6\0{4}))*(?:\x66\x90|\x90{0,4})"
+"""Padding of GNU's assembler: lea esi, [esi + 0] in several lengths, and nops."""
 _BEHIND_END = re.compile(
-    rb"(?:\xc3|\xcd\x29|\xc2.\x00|\xeb.|\xe9.{4})(?:\xcc|\x90{1,4})?(?=[^\xcc\x90])", re.DOTALL
+    rb"(?:\xc3|\xcd\x29|\xc2.\x00|\xeb.|\xe9.{4})(?:\xcc|" + _NOPS + rb")(?=[^\xcc\x90])", re.DOTALL
 )
 _BEHIND_ANY_END = re.compile(rb"(?:\xc3|\xc2.\x00|\xe9...[\x00\xff]|\xff\x25.{4})(?=[^\xcc\x90])", re.DOTALL)
 _ALIGNED = 16
