@@ -92,3 +92,12 @@ def test_code_behind_other_instructions_is_no_start() -> None:
     for before in ("c3 8d 76 04", "c3 8b 76 00", "74 f2 8d 76 00", "8d 76 00"):
         code = bytes.fromhex(before)
         assert len(code) not in clues_x86.bare_starts(code + b"\x53\x83\xec\x18", 0x10000 - len(code))
+
+
+def test_padding_and_a_start_behind_it_are_a_border() -> None:
+    for start in ("53", "55", "83 ec 1c", "81 ec 8c 00 00 00"):
+        assert clues_x86.at_border(bytes.fromhex("8d b6 00 00 00 00" + start), 0)
+        assert clues_x86.at_border(bytes.fromhex("8d b4 26 00 00 00 00 66 90" + start), 0)
+        assert not clues_x86.at_border(bytes.fromhex("8d b6 04 00 00 00" + start), 0)
+    # The head of a loop is padded too.
+    assert not clues_x86.at_border(bytes.fromhex("8d b6 00 00 00 00 8b 44 24 10"), 0)
