@@ -24,6 +24,8 @@ _start:
     mov     ecx, 7
     call    has_cases
     call    has_room
+    call    has_room_gnu
+    call    has_room_old
     pop     ebp
     ret
     .p2align 4, 0xcc
@@ -173,5 +175,79 @@ leaf:
     .globl  leaf_2
 leaf_2:
     lea     eax, [ecx + 2]
+    ret
+    .p2align 4, 0xcc
+
+# GNU's compiler: the probe changes no register, and the function lowers Esp. The size is loaded before the registers
+# are saved.
+    .globl  has_room_gnu
+has_room_gnu:
+    push    edi
+    mov     eax, 0x2040
+    push    esi
+    push    ebp
+    call    ___chkstk_ms
+    sub     esp, eax
+    mov     ebp, 0x1234
+    push    1
+    call    one_argument
+    mov     [esp + 0x40], ebp
+    call    leaf
+    add     esp, 0x2040
+    pop     ebp
+    pop     esi
+    pop     edi
+    ret
+    .p2align 4, 0xcc
+
+    .globl  has_room_old
+has_room_old:
+    push    ebp
+    mov     eax, 0x3010
+    call    ___chkstk
+    mov     ebp, 0x1234
+    push    1
+    call    one_argument
+    mov     [esp + 0x40], ebp
+    call    leaf
+    add     esp, 0x3010
+    pop     ebp
+    ret
+    .p2align 4, 0xcc
+
+    .macro  touch_pages
+    cmp     eax, 0x1000
+    jb      6f
+5:
+    sub     ecx, 0x1000
+    or      dword ptr [ecx], 0
+    sub     eax, 0x1000
+    cmp     eax, 0x1000
+    ja      5b
+6:
+    sub     ecx, eax
+    or      dword ptr [ecx], 0
+    .endm
+
+    .globl  ___chkstk_ms
+___chkstk_ms:
+    push    ecx
+    push    eax
+    lea     ecx, [esp + 12]
+    touch_pages
+    pop     eax
+    pop     ecx
+    ret
+    .p2align 4, 0xcc
+
+    .globl  ___chkstk
+___chkstk:
+    push    ecx
+    lea     ecx, [esp + 8]
+    touch_pages
+    mov     eax, esp
+    mov     esp, ecx
+    mov     ecx, [eax]
+    push    dword ptr [eax + 4]
     ret
     .p2align 4, 0xcc

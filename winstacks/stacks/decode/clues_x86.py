@@ -37,8 +37,13 @@ _SEH_CALL = re.compile(rb"(?:\x6a.|\x68.{4})\x68.{4}\xe8.{3}[\x00-\x02\xfd-\xff]
 """push constant; push 32-bit constant; call: the start of functions that use _SEH_prolog."""
 _BEHIND_PADDING = re.compile(rb"(?:\xcc\xcc|\x90{5})(?=[^\xcc\x90])|(?<=[\xcc\x90])(?=\x8b\xff)")
 """The end of padding that code does not run into, or of any padding before a patchable start."""
+_LONG_NOP = rb"(?:[\x2e\x66\x90]?\x8d(?:\x74\x26\0|\x76\0|\xb4\x26\0{4}|\xb6\0{4}))"
+_NOPS = _LONG_NOP + rb"*(?:\x66\x90|\x90{0,4})"
+"""Padding of GNU's assembler: lea esi, [esi + 0] in several lengths, and nops."""
+_PADDED_START = re.compile(_LONG_NOP + _NOPS + rb"(?:[\x53\x55-\x57]|[\x81\x83]\xec)")
+"""Such padding, and behind it what a function begins with: a push of a register it keeps, or sub esp."""
 _BEHIND_END = re.compile(
-    rb"(?:\xc3|\xcd\x29|\xc2.\x00|\xeb.|\xe9.{4})(?:\xcc|\x90{1,4})?(?=[^\xcc\x90])", re.DOTALL
+    rb"(?:\xc3|\xcd\x29|\xc2.\x00|\xeb.|\xe9.{4})(?:\xcc|" + _NOPS + rb")(?=[^\xcc\x90])", re.DOTALL
 )
 _BEHIND_ANY_END = re.compile(rb"(?:\xc3|\xc2.\x00|\xe9...[\x00\xff]|\xff\x25.{4})(?=[^\xcc\x90])", re.DOTALL)
 _ALIGNED = 16
@@ -125,7 +130,7 @@ def ends(code: bytes) -> bool:
 
 def at_border(code: bytes, at: int) -> bool:
     """Returns whether a function starts at a position in code, or padding lies there."""
-    return code.startswith(_STARTS, at)
+    return code.startswith(_STARTS, at) or _PADDED_START.match(code, at) is not None
 
 
 def at_padding(code: bytes, at: int) -> bool:

@@ -38,6 +38,7 @@ class StackPlace(NamedTuple):
             import, say), None for any other value
         frame: depth that Ebp points at if it is BASED, else None
         ebx: depth that Ebx points at; None if it points elsewhere, or if this is unknown
+        eax: size that `mov eax, size` has put into Eax, None for any other value
     """
 
     depth: Optional[int]
@@ -46,6 +47,7 @@ class StackPlace(NamedTuple):
     loaded: Tuple[Optional[int], ...] = (None, None, None)
     frame: Optional[int] = None
     ebx: Optional[int] = None
+    eax: Optional[int] = None
 
     def return_slot(self, sp: int, bp: Optional[int]) -> Optional[int]:
         """Returns the address of the return address, from Ebp if possible, else from Esp; None if unknown."""
@@ -74,6 +76,7 @@ def merge_places(first: StackPlace, second: StackPlace) -> StackPlace:
         tuple(this if this == other else None for this, other in zip(first.loaded, second.loaded)),
         first.frame if same else None,
         first.ebx if first.ebx == second.ebx else None,
+        first.eax if first.eax == second.eax else None,
     )
 
 
@@ -86,6 +89,8 @@ def changed(code: bytes, found: Instruction, place: StackPlace) -> StackPlace:
     """
     byte = code[found.modrm] if found.modrm < found.operand else None
     after = _stack_changed(code, found, place)
+    if place.eax is not None or found.opcode == _MOVE_EAX:
+        after = after._replace(eax=_size_in_eax(code, found, byte, place))
     if place.loaded == _NONE_LOADED and place.ebx is None:
         if found.opcode not in (0x8B, 0x89) or (byte not in _LOADS and byte not in (0xDC, 0xE3)):
             return after
@@ -160,6 +165,8 @@ def _with_modrm(code: bytes, decoded: Instruction, place: StackPlace) -> StackPl
     if opcode in (0x81, 0x83) and byte in (0xEC, 0xC4):
         size = operand(code, decoded)
         return _moved(place, size if byte == 0xEC else -size)
+    if (opcode, byte) in _ESP_LESS_EAX and place.eax is not None:
+        return _moved(place, place.eax)
     if opcode in (0x81, 0x83) and byte in (0xED, 0xC5):
         size = operand(code, decoded)
         frame = _pointed_at(place)
@@ -175,12 +182,23 @@ def _with_modrm(code: bytes, decoded: Instruction, place: StackPlace) -> StackPl
     if opcode == 0x8D and register in (_ESP, _EBP):
         depth = _leads(code, decoded, place)
         return place._replace(depth=depth) if register == _ESP else _framed(place, depth)
-    written = _written(opcode, mode, register, base)
+    written = registers_written(opcode, mode, register, base)
     if _ESP in written:
         place = place._replace(depth=None)
     if _EBP in written:
         place = place._replace(ebp=OTHER, frame=None)
     return place
+
+
+def _size_in_eax(code: bytes, found: Instruction, byte: Optional[int], place: StackPlace) -> Optional[int]:
+    """Returns the size in Eax behind an instruction. Only what compilers put before a probe keeps it."""
+    if found.opcode == _MOVE_EAX:
+        size = operand(code, found) & _MASK
+        return size if size < _MOST_ROOM and not found.prefixed else None
+    if byte is None:
+        return place.eax if found.opcode in _KEEP_EAX else None
+    written = registers_written(found.opcode, byte >> 6, byte >> 3 & 7, byte & 7)
+    return place.eax if found.opcode in _KEEP_EAX_BY_MODRM and _EAX not in written else None
 
 
 def _framed(place: StackPlace, frame: Optional[int]) -> StackPlace:
@@ -201,7 +219,8 @@ def _copies(code: bytes, decoded: Instruction, place: StackPlace) -> bool:
     """Returns whether the last push was the caller's Ebp below a copy of the return address.
 
     Microsoft: push ebx; mov ebx, esp; (align Esp); push ebp; mov ebp, [ebx + 4]; mov [esp + 4], ebp.
-    GNU, with any register: lea ecx, [esp + 4]; (align Esp); push [ecx - 4]; push ebp.
+    GNU, with any register: lea ecx, [esp + 4]; (align Esp); push [ecx - 4]; push ebp. The size for a stack
+    probe may be put into Eax between.
     """
     before = code[max(decoded.modrm - 1 - _LONGEST_COPY, 0) : decoded.modrm - 1]
     if place.ebx == _FRAME and before.endswith(_STORE_RETURN):
@@ -245,11 +264,20 @@ _FRAMES = (OURS, BASED, COPY)
 _STORE_RETURN = b"\x55\x8b\x6b\x04\x89\x6c\x24\x04"
 """push ebp; mov ebp, [ebx + 4]; mov [esp + 4], ebp."""
 _PUSHED_RETURN = re.compile(
-    rb"\x8d([\x44\x4c\x54\x5c\x74\x7c])\x24[\x04\x08]\x83\xe4[\x80-\xfc]\xff([\x70-\x73\x76\x77])\xfc\x55\Z"
+    rb"\x8d([\x44\x4c\x54\x5c\x74\x7c])\x24[\x04\x08](?:\xb8.{4})?\x83\xe4[\x80-\xfc](?:\xb8.{4})?"
+    rb"\xff([\x70-\x73\x76\x77])\xfc(?:\xb8.{4})?\x55(?:\xb8.{4})?\Z",
+    re.DOTALL,
 )
 _LONGEST_COPY = 16
 
-_EBX, _ESP, _EBP = 3, 4, 5
+_EAX, _EBX, _ESP, _EBP = 0, 3, 4, 5
+_MOVE_EAX, _MOST_ROOM = 0xB8, 1 << 26
+"""mov eax, constant; the constants below the limit are taken for the size of a frame."""
+_ESP_LESS_EAX = ((0x29, 0xC4), (0x2B, 0xE0))
+"""sub esp, eax."""
+_KEEP_EAX = frozenset((*range(0x50, 0x58), *range(0x59, 0x60), 0x68, 0x6A, 0x90, *range(0xB9, 0xC0)))
+_KEEP_EAX_BY_MODRM = frozenset((0x29, 0x2B, 0x31, 0x33, 0x39, 0x3B, 0x81, 0x83, 0x85, 0x89, 0x8B, 0x8D, 0xC7))
+"""Instructions that write no register that they do not name: without a ModRM byte, and with one."""
 KEPT = (_EBX, 6, 7)
 """Ebx, Esi and Edi, by processor number: the registers that a function preserves for its caller."""
 _NONE_LOADED = (None, None, None)
@@ -278,7 +306,7 @@ def _kept_written(opcode: int, byte: Optional[int]) -> Tuple[int, ...]:
     register, base = byte >> 3 & 7, byte & 7
     if opcode in _OF_8_BITS:
         return (3,) if 3 in (register, base) or 7 in (register, base) else ()
-    return (base,) if opcode == 0x8F else _written(opcode, byte >> 6, register, base)
+    return (base,) if opcode == 0x8F else registers_written(opcode, byte >> 6, register, base)
 
 
 _READS_ONLY = frozenset((0x38, 0x39, 0x3A, 0x3B, 0x84, 0x85, 0x8E, 0xFA3))
@@ -301,7 +329,7 @@ _VECTORS = frozenset(
 """Two-byte instructions on MMX and SSE registers, or that only read a general register."""
 
 
-def _written(opcode: int, mode: int, register: int, base: int) -> Tuple[int, ...]:
+def registers_written(opcode: int, mode: int, register: int, base: int) -> Tuple[int, ...]:
     """Returns the general registers that an instruction with a ModRM byte may write; it may list too many."""
     if opcode in _READS_ONLY or 0xD8 <= opcode <= 0xDF:
         return ()

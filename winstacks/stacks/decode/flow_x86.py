@@ -70,8 +70,6 @@ _KEPT_FIRST = re.compile(rb"[\x53\x55-\x57]+")
 _FAST_FAIL = 0x29
 _INDEX_TIMES_4 = 0x85
 """SIB byte of such a jump, without the register's number."""
-_MOVE_EAX, _MOVE_EAX_SIZE, _MOST_ROOM = 0xB8, 5, 1 << 20
-"""mov eax, constant: opcode and size; the greatest constant that is taken for the size of a frame."""
 _JUMP_BY_TABLE = 0x24
 """ModRM of `jmp [table + 4 * register]`: the first of its two bytes."""
 _JUMP_BY_POINTER = 0x25
@@ -93,6 +91,7 @@ class Flow:
         sets_up: see `SetUp`; _SEH_prolog and _EH_prolog3 set up a frame for their callers
         takes_down: returns whether a function takes down its caller's frame
         makes_room: returns whether a function lowers its caller's Esp by Eax
+        keeps_size: returns whether a function changes neither its caller's Esp nor Eax
         most: number of instructions that may be followed, if lower than MAX_INSTRUCTIONS
         evens_out: whether to derive the bytes that unknown calls pop from the returns (see `_even_out`)
 
@@ -111,6 +110,7 @@ class Flow:
         sets_up: SetUp,
         takes_down: Is,
         makes_room: Is,
+        keeps_size: Is,
         most: int = MAX_INSTRUCTIONS,
         evens_out: bool = True,
     ) -> None:
@@ -120,6 +120,7 @@ class Flow:
         self._sets_up = sets_up
         self._takes_down = takes_down
         self._makes_room = makes_room
+        self._keeps_size = keeps_size
         self._most = min(most, MAX_INSTRUCTIONS)
         self.places: Dict[int, StackPlace] = {}
         self.returns: Dict[int, int] = {}
@@ -152,6 +153,9 @@ class Flow:
             address, place, falls = pending.pop()
             earlier = self.places.get(address)
             if earlier is not None:
+                if address == self._start:
+                    # The state at the start is given: what comes here in another is a neighbour.
+                    continue
                 place = merge_places(earlier, place)
                 if place == earlier:
                     continue
@@ -332,6 +336,8 @@ class Flow:
         behind: Dict[int, List[int]] = {}
         for address, place in self.places.items():
             for way in self._next(address, place):
+                if way.to == self._start and not _is_entry(way.place):
+                    continue
                 before.setdefault(way.to, []).append(address)
                 if not way.falls:
                     behind.setdefault(address, []).append(way.to)
@@ -351,18 +357,10 @@ class Flow:
         """Whether the function copies its return address to an aligned stack, so that Esp is elsewhere."""
         return any(place.ebp == COPY for place in self.places.values())
 
-    def _with_room(self, call: Instruction, depth: Optional[int]) -> Optional[int]:
-        """Returns the stack depth behind the call of a stack probe: `mov eax, size` comes right before."""
-        at = call.operand - 1
-        move = self._code[max(at - _MOVE_EAX_SIZE, 0) : at]
-        if depth is None or len(move) < _MOVE_EAX_SIZE or move[0] != _MOVE_EAX:
-            return None
-        size = int.from_bytes(move[1:], "little")
-        return depth + size if size < _MOST_ROOM else None
-
     def _called(self, decoded: Instruction, behind: int, place: StackPlace) -> StackPlace:
         """Returns the stack state behind a call."""
         target: Optional[int] = None
+        size, place = place.eax, place._replace(eax=None)
         if decoded.opcode == 0xE8:
             target = behind + operand(self._code, decoded) & 0xFFFFFFFF
             if target == behind:
@@ -376,7 +374,10 @@ class Flow:
             if place.ebp == OURS and self._takes_down(target):
                 return ENTRY
             if self._makes_room(target):
-                return place._replace(depth=self._with_room(decoded, place.depth))
+                depth = None if size is None or place.depth is None else place.depth + size
+                return place._replace(depth=depth)
+            if size is not None and self._keeps_size(target):
+                return place._replace(eax=size)
         elif self._code[decoded.modrm] == 0x15:
             target = self._pointer(decoded)
         elif self._code[decoded.modrm] & 0xF8 == 0xD0 and self._code[decoded.modrm] & 7 in KEPT:

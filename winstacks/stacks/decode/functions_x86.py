@@ -17,7 +17,7 @@ from .code_x86 import CodePages
 from .effects_x86 import StackPlace
 from .flow_x86 import NEAR, Flow
 from .frames import LONGEST_CALL, direct_target, lengths
-from .helpers_x86 import makes_room, set_up_depth, takes_down
+from .helpers_x86 import keeps_size, makes_room, set_up_depth, takes_down
 from .instructions_x86 import instruction
 from .registers import Registers32
 
@@ -81,6 +81,7 @@ class Functions:
         self._set_up: Memo[int, Optional[int]] = Memo(partial(set_up_depth, self._code), MAX_KEPT)
         self._taken_down: Memo[int, bool] = Memo(partial(takes_down, self._code), MAX_KEPT)
         self._room: Memo[int, bool] = Memo(partial(makes_room, self._code), MAX_KEPT)
+        self._size_kept: Memo[int, bool] = Memo(partial(keeps_size, self._code), MAX_KEPT)
         self._budget = budget or FollowBudget(MAX_FOLLOWED << 10)
 
     def place(self, start: int, ip: int) -> Optional[StackPlace]:
@@ -275,7 +276,7 @@ class Functions:
         return None
 
     def _follow(self, start: int, pops: Callable[[int], Optional[int]], evens_out: bool = True) -> Flow:
-        helpers = self._sets_up, self._takes_down, self._makes_room
+        helpers = self._sets_up, self._takes_down, self._makes_room, self._keeps_size
         flow = Flow(self._code, start, pops, *helpers, self._budget.left, evens_out)
         self._budget.left -= flow.count
         return flow
@@ -288,6 +289,9 @@ class Functions:
 
     def _makes_room(self, target: int) -> bool:
         return self._room[target & _MASK]
+
+    def _keeps_size(self, target: int) -> bool:
+        return self._size_kept[target & _MASK]
 
     def _led(self, target: int) -> Optional[int]:
         """Returns the target of a function that is only a jump, None for any other function."""

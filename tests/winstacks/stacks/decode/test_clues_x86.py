@@ -69,3 +69,35 @@ def test_any_code(code: bytes) -> None:
         pops: Tuple[int, ...] = found.pops
         assert ESP not in pops
         assert 0 <= found.arguments < 0x10000
+
+
+@pytest.mark.parametrize("end", ["c3", "c2 08 00", "eb f2", "e9 00 10 00 00"])
+@pytest.mark.parametrize(
+    "padding",
+    [
+        *("", "cc", "90", "90 90 90 90", "66 90", "8d 76 00", "8d 74 26 00", "2e 8d 74 26 00"),
+        # lea esi, [esi + 0], alone and with others
+        *("8d b6 00 00 00 00", "8d b4 26 00 00 00 00", "2e 8d b4 26 00 00 00 00"),
+        *("8d b4 26 00 00 00 00 90", "8d b4 26 00 00 00 00 66 90", "8d b4 26 00 00 00 00 8d 76 00"),
+    ],
+)
+def test_a_function_may_start_behind_the_padding_of_any_compiler(end: str, padding: str) -> None:
+    code = bytes.fromhex(end + padding)
+    whole = code + b"\x53\x83\xec\x18"
+    assert len(code) in clues_x86.bare_starts(whole, 0x10000 - len(code))
+    assert len(code) not in clues_x86.bare_starts(whole, 0x10008 - len(code))
+
+
+def test_code_behind_other_instructions_is_no_start() -> None:
+    for before in ("c3 8d 76 04", "c3 8b 76 00", "74 f2 8d 76 00", "8d 76 00"):
+        code = bytes.fromhex(before)
+        assert len(code) not in clues_x86.bare_starts(code + b"\x53\x83\xec\x18", 0x10000 - len(code))
+
+
+def test_padding_and_a_start_behind_it_are_a_border() -> None:
+    for start in ("53", "55", "83 ec 1c", "81 ec 8c 00 00 00"):
+        assert clues_x86.at_border(bytes.fromhex("8d b6 00 00 00 00" + start), 0)
+        assert clues_x86.at_border(bytes.fromhex("8d b4 26 00 00 00 00 66 90" + start), 0)
+        assert not clues_x86.at_border(bytes.fromhex("8d b6 04 00 00 00" + start), 0)
+    # The head of a loop is padded too.
+    assert not clues_x86.at_border(bytes.fromhex("8d b6 00 00 00 00 8b 44 24 10"), 0)

@@ -29,7 +29,13 @@ def followed(code: bytes, *elsewhere: Tuple[int, str]) -> Flow:
     parts += [(address, bytes.fromhex(part)) for address, part in elsewhere]
     memory = Extents((address, part + b"\xf4" * 16) for address, part in parts)
     return Flow(
-        CodePages(memory.read), START, {IMPORTED: 8}.get, lambda _: None, lambda _: False, lambda _: False
+        CodePages(memory.read),
+        START,
+        {IMPORTED: 8}.get,
+        lambda _: None,
+        lambda _: False,
+        lambda _: False,
+        lambda _: False,
     )
 
 
@@ -39,7 +45,7 @@ def behind(code: str, more: str = "90 c3") -> Optional[StackPlace]:
     whole = data + bytes.fromhex(more)
     flow = followed(whole)
     place = flow.places.get(START + len(data))
-    return None if place is None else place._replace(loaded=StackPlace(0, 0, None).loaded)
+    return None if place is None else place._replace(loaded=StackPlace(0, 0, None).loaded, eax=None)
 
 
 @pytest.mark.parametrize(
@@ -230,6 +236,7 @@ def test_a_helper_sets_up_the_frame_if_as_much_was_pushed(depth: int, code: str)
             {helper: pushed}.get,
             lambda _: False,
             lambda _: False,
+            lambda _: False,
         )
         assert (flow.places[START + len(whole) - 2][:2] == (None, OURS)) is (pushed == depth)
 
@@ -255,6 +262,27 @@ def test_a_neighbour_behind_a_call_that_never_returns_does_not_come_back() -> No
     flow = followed(whole, (BEHIND, "e8 00 10 00 00 57 ff d0 5f c3"))
     assert flow.places[BEHIND][:2] == (8, OURS)
     assert flow.proves(BEHIND + 6) is False
+
+
+@pytest.mark.parametrize(
+    ("neighbour", "proven"),
+    [
+        # push edi; jmp to the start of the function
+        ("57 eb", None),
+        # add esp, 1Ch; jmp there: a loop of the function
+        ("83 c4 1c eb", True),
+    ],
+)
+def test_what_jumps_to_the_start_does_not_change_the_state_there(
+    neighbour: str, proven: Optional[bool]
+) -> None:
+    """sub esp, 24h; je; add esp, 24h; ret; call [import] that may never return, and what lies behind it."""
+    whole = bytes.fromhex("83 ec 24 74 04 83 c4 24 c3 ff 15 00 12 00 77" + neighbour)
+    flow = followed(whole + (-len(whole) - 1).to_bytes(1, "little", signed=True))
+    assert flow.places[START][:3] == (0, CALLERS, None)
+    assert flow.places[START + 8][:2] == (0, CALLERS)
+    assert flow.proves(START + 5)
+    assert flow.proves(START + 15) is proven
 
 
 def test_a_part_that_never_returns_is_proven_up_to_its_call() -> None:
@@ -332,6 +360,11 @@ mov [esp + 4], ebp; mov ebp, esp."""
         (f"{ALIGNED} ff d0 8b e5 5d 8b e3 5b", (0, CALLERS, None)),
         ("8d 4c 24 04 83 e4 f0 ff 71 fc 55 89 e5", (None, COPY, None)),
         ("57 8d 7c 24 08 83 e4 f0 ff 77 fc 55 89 e5", (None, COPY, None)),
+        # mov eax, size of the frame, wherever a compiler schedules it
+        ("8d 4c 24 04 83 e4 f0 b8 bc 13 00 00 ff 71 fc 55 89 e5", (None, COPY, None)),
+        ("8d 4c 24 04 b8 0a 13 00 00 83 e4 f0 ff 71 fc 55 89 e5", (None, COPY, None)),
+        ("8d 4c 24 04 83 e4 f0 ff 71 fc b8 bc 13 00 00 55 89 e5", (None, COPY, None)),
+        ("8d 4c 24 04 83 e4 f0 ff 71 fc 55 b8 bc 13 00 00 89 e5", (None, COPY, None)),
         # Not what it looks like: another register, or Ebx points elsewhere.
         ("8d 4c 24 04 83 e4 f0 ff 72 fc 55 89 e5", (None, OTHER, None)),
         (ALIGNED.replace("53 8b dc", "8b dc 53"), (None, OTHER, None)),
@@ -381,3 +414,37 @@ def test_a_jump_through_a_table_goes_as_far_as_its_index_is_bounded(code: str, c
     flow = followed(whole, (TABLE, struct.pack("<3I", *CASES).hex()), (NUMBERS, "00 02 01"))
     assert [case for case in CASES if case in flow.places] == list(CASES[:cases])
     assert all(flow.places[case] == IN_FRAME for case in CASES[:cases])
+
+
+@pytest.mark.parametrize("lowers", ["29 c4", "2b e0"])
+@pytest.mark.parametrize(
+    ("between", "kept", "depth"),
+    [
+        ("", True, 0x2048),
+        # push esi; mov ebx, [esp+8]; mov [esp+8], ecx; xor ecx, ecx; test ebx, ebx
+        ("56 8b 5c 24 08 89 4c 24 08 31 c9 85 db", True, 0x204C),
+        # The function that is called may change Eax.
+        ("", False, None),
+        # Other instructions may write Eax, or are taken for such: mov, xor, lea, pop, xchg, cdq, mul, sub ...
+        *((text, True, None) for text in ("8b c1", "89 c8", "31 c0", "8d 01", "58", "91", "99", "f7 e1")),
+        *((text, True, None) for text in ("83 e8 04", "2d 04 00 00 00", "b0 01", "0f b6 01", "0f a2")),
+        # A half of Eax; more than any frame has; two ways with two sizes: jz; mov eax, 1000h
+        *((text, True, None) for text in ("66 b8 20 00", "b8 00 00 00 04", "74 05 b8 00 10 00 00")),
+    ],
+)
+def test_the_size_in_eax_is_known_where_esp_is_lowered_by_it(
+    lowers: str, between: str, kept: bool, depth: Optional[int]
+) -> None:
+    probe = 0x18000
+    first = bytes.fromhex("b8 48 20 00 00" + between) + b"\xe8"
+    whole = first + (probe - START - len(first) - 4).to_bytes(4, "little") + bytes.fromhex(lowers)
+    flow = Flow(
+        CodePages(Extents([(START, whole + b"\x90" + b"\xf4" * 16)]).read),
+        START,
+        {probe: 0}.get,
+        lambda _: None,
+        lambda _: False,
+        lambda _: False,
+        lambda address: kept and address == probe,
+    )
+    assert flow.places[START + len(whole)].depth == depth
