@@ -7,7 +7,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Iterable, List, Sequence
 
-from ..handles.events import HandleEvent, HandleEvents, Listed, handle_events, selected
+from ..handles.events import HandleEvent, HandleEvents, Listed, handle_events, is_selected
 from ..handles.lister import ActingSpaces
 from ..memory.decode.status import has_status
 from ..memory.decode.statuscodes import StatusCode
@@ -51,7 +51,9 @@ class HandleTraces(DatabaseCommand[AddressSpace, HandleEvent]):
         return f"Reading the handle traces of process {step.pid_text}"
 
     def items(self, step: AddressSpace) -> Iterable[Listed]:
-        for event in selected(self._lister, step, self.pids):
+        for event in self._lister.list_events(step):
+            if not is_selected(event, step, self.pids):
+                continue
             if isinstance(event, HandleEvent):
                 self.requested.mark_seen("handle", event.handle)
             yield event

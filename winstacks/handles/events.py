@@ -64,16 +64,16 @@ def handle_events(image: Image) -> Callable[[Any], HandleEvents]:
     return functools.partial(HandleLister, image)
 
 
-def selected(events: HandleEvents, space: AddressSpace, pids: Collection[int]) -> Iterator[Listed]:
-    """Yields the events of a process that --pid selects: all events of a selected process, and in the table
+def is_selected(event: Listed, space: AddressSpace, pids: Collection[int]) -> bool:
+    """Returns whether --pid selects an event of a process: all events of a selected process, and in the table
     of any other process those that a selected process made, and where such events may be lost.
 
-    Each process is read, so that --pid does not change which process lists the creation of an object. `pids`
-    are the selected processes; all if empty.
+    Each process is read, so that --pid changes neither which process lists the creation of an object nor the
+    keys of rows. `pids` are the selected processes; all if empty.
     """
-    whole = not pids or space.pid in pids
-    # That names of the other process are lost concerns none of its events.
-    unnamed = status(space.remark, space.status)
-    for event in events.list_events(space):
-        if whole or (event.status != unnamed if isinstance(event, Gap) else event.by_pid in pids):
-            yield event
+    if not pids or space.pid in pids:
+        return True
+    if isinstance(event, Gap):
+        # That names of the other process are lost concerns none of its events.
+        return event.status != status(space.remark, space.status)
+    return event.by_pid in pids

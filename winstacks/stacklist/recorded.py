@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Collection, Dict, Iterator, Optional, Tuple
 
 from ..columns.words import HANDLE, HEAP, HEAPLOG, LOCK, OBJECT, STD, WAITING
-from ..handles.events import HandleEvent, handle_events, selected
+from ..handles.events import HandleEvent, handle_events, is_selected
 from ..handles.lister import ActingSpaces
 from ..heaps.decode.block import TraceGroup
 from ..heaps.decode.contents import HeapOwner
@@ -227,11 +227,13 @@ class RecordedStacks:
         acting = ActingSpaces(self._image, natives)
         for space in natives:
             distinct, newer = Distinct(), 0
-            for event in selected(handles, space, pids):
+            for event in handles.list_events(space):
+                newer = newer if isinstance(event, Gap) else event.sequence or newer
+                if not is_selected(event, space, pids):
+                    continue
                 if isinstance(event, Gap):
                     yield distinct.lost(HANDLE, space, event.status, 0, newer)
                 else:
-                    newer = event.sequence or newer
                     yield self._handle(event, acting.space_of(event), distinct)
 
     def _handle(self, event: HandleEvent, acting: AddressSpace, distinct: Distinct) -> StackRecord:
