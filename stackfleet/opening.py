@@ -45,7 +45,7 @@ def opened(path: str) -> Any:
         NotOpenedError: Volatility finds no Windows kernel in the file, or cannot read it
     """
     # The module imports plugins, which must not happen before `prepare` has set their folders.
-    from winstacks.options import KINDS_OF_DUMPS, begins_as_a_dump
+    from winstacks.options import KINDS_OF_DUMPS, begins_as_a_dump, why_no_input
 
     context = contexts.Context()
     location = pathlib.Path(path).resolve().as_uri()
@@ -65,6 +65,9 @@ def opened(path: str) -> Any:
         unsatisfied = ", ".join(sorted(error.unsatisfied))
         if dump:
             raise NotOpenedError(f"It begins as {KINDS_OF_DUMPS[dump]} and is not one") from error
+        lack = why_no_input(context)
+        if lack:
+            raise NotOpenedError(f"The file {lack}") from error
         reason = f"Volatility finds no Windows kernel, or has no symbols of it ({unsatisfied})"
         raise NotOpenedError("; ".join(filter(None, (_cut(path), reason)))) from error
     except (exceptions.VolatilityException, OSError, EOFError) as error:
@@ -72,8 +75,7 @@ def opened(path: str) -> Any:
 
 
 def _cut(path: str) -> str:
-    """Returns in words that a file is empty, or how much of a full crash dump is missing behind its end;
-    empty if nothing.
+    """Returns in words how much of a full crash dump is missing behind the end of its file; empty if nothing.
 
     Source: DUMP_HEADER64 as Volatility's layer `crash` reads it: DumpType, and the number of pages in the
     PhysicalMemoryBlock.
@@ -81,8 +83,6 @@ def _cut(path: str) -> str:
     with open(path, "rb") as stream:
         header = stream.read(_HEADER)
         size = stream.seek(0, 2)
-    if not size:
-        return "The file is empty"
     if len(header) < _HEADER or not header.startswith(b"PAGEDU64") or header[_DUMP_TYPE] != _FULL:
         return ""
     expected = _HEADER + 4096 * int.from_bytes(header[_PAGES : _PAGES + 8], "little")

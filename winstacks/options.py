@@ -76,8 +76,8 @@ _OF_A_KERNEL = (
 KINDS_OF_DUMPS = {"process": "a dump of one process", "small": "a small kernel dump"}
 """Kinds of dumps, as phrases."""
 
-_begins: weakref.WeakKeyDictionary[object, Dict[str, str]] = weakref.WeakKeyDictionary()
-"""For each context what the file of a location begins as: Volatility asks seven times while it opens one."""
+_begins: weakref.WeakKeyDictionary[object, Dict[str, Tuple[str, str]]] = weakref.WeakKeyDictionary()
+"""For each context what `_begin` returns of a location: Volatility asks seven times while it opens one."""
 
 
 class KernelRequirement(requirements.ModuleRequirement):
@@ -87,12 +87,12 @@ class KernelRequirement(requirements.ModuleRequirement):
         self, context: interfaces.context.ContextInterface, config_path: str
     ) -> Dict[str, interfaces.configuration.RequirementInterface]:
         found = super().unsatisfied(context, config_path)
-        kind = _begins_as(context) if found else ""
-        if kind in KINDS_OF_DUMPS:
-            kind = f"the file is {KINDS_OF_DUMPS[kind]}, which plugins such as minidump.callstacks read"
+        kind = begins_as_a_dump(context) if found else ""
         if kind:
-            return _instead(self, config_path, kind)
-        return dict(found)
+            reason = f"the file is {KINDS_OF_DUMPS[kind]}, which plugins such as minidump.callstacks read"
+            return _instead(self, config_path, reason)
+        lack = why_no_input(context) if found else ""
+        return _instead(self, config_path, f"the file {lack}") if lack else dict(found)
 
 
 class DumpRequirement(requirements.TranslationLayerRequirement):
@@ -102,11 +102,12 @@ class DumpRequirement(requirements.TranslationLayerRequirement):
         self, context: interfaces.context.ContextInterface, config_path: str
     ) -> Dict[str, interfaces.configuration.RequirementInterface]:
         found = super().unsatisfied(context, config_path)
-        kind = _begins_as(context) if found else ""
-        if kind in KINDS_OF_DUMPS:
-            kind = f"the file begins as {KINDS_OF_DUMPS[kind]} and is not one"
+        kind = begins_as_a_dump(context) if found else ""
         if kind:
-            return _instead(self, config_path, kind)
+            return _instead(self, config_path, f"the file begins as {KINDS_OF_DUMPS[kind]} and is not one")
+        lack = why_no_input(context) if found else ""
+        if lack:
+            return _instead(self, config_path, f"the file {lack}")
         if found and context.config.get(_LOCATION, None):
             return _instead(
                 self,
@@ -119,20 +120,25 @@ class DumpRequirement(requirements.TranslationLayerRequirement):
 
 def begins_as_a_dump(context: interfaces.context.ContextInterface) -> str:
     """Returns what the file that Volatility was given begins as: `process` or `small`; empty for all else."""
-    kind = _begins_as(context)
-    return kind if kind in KINDS_OF_DUMPS else ""
+    return _begin(context)[0]
 
 
-def _begins_as(context: interfaces.context.ContextInterface) -> str:
-    """Returns the kind of dump, or why the file is none of any kind; empty if that is unknown."""
+def why_no_input(context: interfaces.context.ContextInterface) -> str:
+    """Returns why nothing is in the file that Volatility was given, to follow "the file": `is empty`, or
+    `cannot be read` and the reason; empty for all else."""
+    return _begin(context)[1]
+
+
+def _begin(context: interfaces.context.ContextInterface) -> Tuple[str, str]:
+    """Returns what `begins_as_a_dump` and `why_no_input` do; the file is read once."""
     location = str(context.config.get(_LOCATION, None) or "")
-    known = _begins.setdefault(context, {"": ""})
+    known = _begins.setdefault(context, {"": ("", "")})
     if location not in known:
         known[location] = _begin_of(location)
     return known[location]
 
 
-def _begin_of(location: str) -> str:
+def _begin_of(location: str) -> Tuple[str, str]:
     try:
         with resources.ResourceAccessor().open(location) as file:
 
@@ -141,15 +147,15 @@ def _begin_of(location: str) -> str:
                 return bytes(file.read(length))
 
             if read(0, len(DUMP_SIGNATURE)) == DUMP_SIGNATURE:
-                return "process"
+                return "process", ""
             size = file.seek(0, io.SEEK_END)
             if not size:
-                return "the file is empty"
-            return "small" if is_small_dump(read, size) else ""
+                return "", "is empty"
+            return "small" if is_small_dump(read, size) else "", ""
     except OSError as error:
-        return f"the file cannot be read: {error}"
+        return "", f"cannot be read: {error}"
     except (ValueError, exceptions.VolatilityException):
-        return ""
+        return "", ""
 
 
 def is_small_dump(read: Callable[[int, int], bytes], size: int) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import base64
 import json
 import pathlib
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 import pytest
 from volatility3 import symbols
@@ -85,7 +85,7 @@ def test_the_begin_of_a_file_is_not_read_for_each_question(
     path.write_bytes(begin + bytes(0x20000))
     begin_of, asked = options._begin_of, []
 
-    def counted(location: str) -> str:
+    def counted(location: str) -> Tuple[str, str]:
         asked.append(location)
         return begin_of(location)
 

@@ -20,7 +20,7 @@ import volatility3.symbols
 from volatility3 import framework
 from volatility3.framework import automagic, constants, contexts, exceptions, interfaces, plugins
 
-from ..options import KINDS_OF_DUMPS, begins_as_a_dump
+from ..options import KINDS_OF_DUMPS, begins_as_a_dump, why_no_input
 
 Path = Union[str, "os.PathLike[str]"]
 
@@ -93,11 +93,11 @@ def construct(path: Path, options: Mapping[str, object]) -> interfaces.plugins.P
     framework.require_interface_version(2, 0, 0)
     if not os.path.isfile(path):
         raise InputError(f"There is no file '{os.fspath(path)}'")
-    if not os.path.getsize(path):
-        raise InputError("The file is empty")
     context = contexts.Context()
     context.config["automagic.LayerStacker.single_location"] = pathlib.Path(path).resolve().as_uri()
-    dump = begins_as_a_dump(context)
+    dump, lack = begins_as_a_dump(context), why_no_input(context)
+    if lack:
+        raise InputError(f"The file {lack}")
     given = {name: value for name, value in options.items() if value}
     for name in _FOR_DUMPS:
         if name in given and not dump:
