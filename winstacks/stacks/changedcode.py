@@ -76,6 +76,14 @@ class ChangedCode:
             self._readers[base] = known_module.open_reader()
         return self._readers.get(base)
 
+    def _placed(self, address: int) -> Optional[Tuple[KnownModule, ImageReader, int]]:
+        """Returns the module at an address, its reader and the RVA; None outside user-mode modules."""
+        known_module = self._names.module_at(address)
+        reader = None if known_module is None else self.reader_of(known_module)
+        if known_module is None or reader is None:
+            return None
+        return known_module, reader, address - known_module.module.base
+
     def _is_dirty(self, page: int) -> bool:
         layer = self._layer
         if not isinstance(layer, intel.Intel):
@@ -87,21 +95,19 @@ class ChangedCode:
 
     def _is_unchanged(self, address: int) -> bool:
         """Returns whether the function at an address, or the bytes around it, equal the image section."""
-        known_module = self._names.module_at(address)
-        reader = None if known_module is None else self.reader_of(known_module)
-        if known_module is None or reader is None:
+        place = self._placed(address)
+        if place is None:
             return False
-        rva = address - known_module.module.base
+        known_module, reader, rva = place
         low, high = _extent(known_module.image.find_entry(rva), rva)
         pair = reader.with_section(low, high - low)
         return pair is not None and pair[0] == pair[1]
 
     def _is_replaced(self, address: int) -> bool:
-        known_module = self._names.module_at(address)
-        reader = None if known_module is None else self.reader_of(known_module)
-        if known_module is None or reader is None:
+        place = self._placed(address)
+        if place is None:
             return False
-        rva = address - known_module.module.base
+        known_module, reader, rva = place
         piece = known_module.image.find_entry(rva)
         if piece is None:
             return False
