@@ -169,8 +169,7 @@ def test_one_question_asks_images_and_dumps(read: Read) -> None:
 def test_files_of_modules_reach_the_tables(read: Read, tmp_path: pathlib.Path) -> None:
     """--binaries is another way to read an image; lakes that were made without it stay as they are."""
     kernel = sample.build()
-    modules = [module for process in kernel.processes for module in process.all()]
-    files = modulefile.save(modules, tmp_path / "files")
+    files = modulefile.save(kernel.user_modules(), tmp_path / "files")
     options = ("--cache-path", read.folder / "cache", "--offline", "--workers", 1, "--binaries", files)
     fleet("run", read.folder / "small.dmp", "-o", tmp_path / "lake", *options, code=0)
     statuses = [row["Status"] or "" for row in rows(tmp_path / "lake", "frames")]

@@ -54,8 +54,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     (folder / "app.dmp").write_bytes(dump_of(opened, UPDATER, raised=4316))
     options = (*options_for(folder, image), "--workers", 1)
     fleet("run", folder / "machine.dmp", folder / "app.dmp", "-o", folder / "lake", *options, code=0)
-    modules = [module for process in kernel.processes for module in process.all()]
-    files = modulefile.save(modules, folder / "files")
+    files = modulefile.save(kernel.user_modules(), folder / "files")
     written, stderr = export(folder / "lake", "--binaries", files)
     return Exported(opened, folder / "lake", written, files, stderr)
 

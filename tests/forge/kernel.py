@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional, Sequence, Union
+from typing import Any, List, Mapping, Optional, Sequence, Union
 
 from . import finding
 from .cid import CidTable
@@ -216,9 +216,13 @@ class Kernel:
             links = [table.at("HandleTableList") for table in self.handle_tables]
             ring(self.space, [self.symbol("HandleTableListHead"), *links])
         self.pool.finish()
-        modules = self.modules + [module for process in self.processes for module in process.all()]
+        modules = self.modules + self.user_modules()
         tables = [module.symbols for module in modules if module.symbols is not None]
         return Image(self, tables)
+
+    def user_modules(self) -> List[Module]:
+        """Returns the modules of all processes."""
+        return [module for process in self.processes for module in process.all()]
 
     def _list(self, module: Module) -> Module:
         types = ("_KLDR_DATA_TABLE_ENTRY", "_LDR_DATA_TABLE_ENTRY")

@@ -37,7 +37,7 @@ def dumps(tmp_path_factory: pytest.TempPathFactory) -> Dumps:
     found = Dumps(folder / "full.dmp", folder / "small.dmp", folder / "files")
     found.full.write_bytes(dump_of(opened, UPDATER))
     found.small.write_bytes(dump_of(opened, UPDATER, full=False))
-    modulefile.save([module for process in kernel.processes for module in process.all()], found.files)
+    modulefile.save(kernel.user_modules(), found.files)
     return found
 
 

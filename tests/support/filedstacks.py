@@ -65,7 +65,7 @@ def score(name: str, seed: int, folder: pathlib.Path, of_files: bool) -> Scores:
         of_files: whether only pages of modules are missing, or those of stacks and lists as well
     """
     clean = images.build(name)
-    modules = [module for process in clean.kernel.processes for module in process.all()]
+    modules = clean.kernel.user_modules()
     # Both halves of a WoW64 process have an ntdll.dll, forged with the same stamp and size.
     files = [
         modulefile.save([module for module in modules if module.pe.bits == bits], folder / f"files{bits}")

@@ -80,7 +80,7 @@ def filed(tmp_path_factory: pytest.TempPathFactory) -> Filed:
     folder = tmp_path_factory.mktemp("files")
     kernel = sample.build()
     opened = context.open_image(kernel.image(), folder)
-    modulefile.save([module for process in kernel.processes for module in process.all()], folder / "files")
+    modulefile.save(kernel.user_modules(), folder / "files")
     return Filed(dump_of(opened, 4312), folder / "files")
 
 
