@@ -160,7 +160,7 @@ class Lake:
             raise LakeError(f"{uri}: {where}it is not a folder, and a lake is one")
         if not create and not self.exists:
             raise LakeError(
-                f"{uri} is not a stackfleet lake: it has no folder '{LOG}'. "
+                f"{uri} is not a stackfleet lake: it has no log of commits in '{LOG}'. "
                 f"To create a lake: stackfleet run IMAGE -o {uri}"
             )
 

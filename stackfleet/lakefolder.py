@@ -57,6 +57,25 @@ class FullError(OSError):
         return f"{self.filename}: {self.strerror}"
 
 
+def has_log(folder: pathlib.Path, partition: str) -> bool:
+    """Returns whether a folder has a lake: commits or a checkpoint, torn or whole, or files that lost theirs.
+
+    Delta makes the folder of a log before its first commit, and a writer may be killed between the two.
+
+    Args:
+        partition: name of the column by which the table is partitioned
+    """
+    log = folder / LOG
+    if not log.is_dir():
+        return False
+    try:
+        if leads_away(log.lstat()) or any(True for _ in _parts(folder, partition)):
+            return True
+        return any(form.fullmatch(name) for name in os.listdir(log) for form in (_COMMIT, _CHECKPOINT))
+    except OSError:  # Who opens the lake is told why it cannot be read.
+        return True
+
+
 def look_at_log(folder: pathlib.Path) -> tuple[int, list[str]]:
     """Checks the log of a lake; returns the version of its last whole commit, and the torn ones behind it.
 

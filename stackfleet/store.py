@@ -154,7 +154,7 @@ class Store:
             StoreError: the object store does not answer
         """
         if self.folder is not None:
-            return self.folder.joinpath(LOG).is_dir()
+            return lakefolder.has_log(self.folder, _PARTITION)
         from deltalake import DeltaTable
 
         with explained():

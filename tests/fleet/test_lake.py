@@ -495,6 +495,25 @@ def test_a_log_that_cannot_be_read_is_a_lake_error_of_each_method(lake: str) -> 
             use()
 
 
+def test_a_log_without_a_commit_is_no_lake_yet(fresh: pathlib.Path) -> None:
+    """Delta makes the folder of the log, writes the first commit under another name, and gives it its own."""
+    log = fresh / "_delta_log"
+    log.mkdir(parents=True)
+    log.joinpath(f"{0:020}.json#1").write_text("{", encoding="utf-8")
+    assert Lake(str(fresh), create=True).manifests() == []
+    with pytest.raises(LakeError, match="is not a stackfleet lake: it has no log of commits in '_delta_log'"):
+        Lake(str(fresh))
+    add(str(fresh), "i0")
+    assert counted(str(fresh)) == {"i0": STACKS}
+
+
+def test_files_whose_log_is_lost_are_no_new_lake(lake: str) -> None:
+    for path in pathlib.Path(lake).glob("_delta_log/*"):
+        path.unlink()
+    with pytest.raises(LakeError, match="cannot be written: none of its commits can be read"):
+        add(lake, "i3")
+
+
 def test_images_that_are_replaced_together_are_looked_up_once(
     lake: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
