@@ -9,14 +9,13 @@ import pathlib
 import types
 from typing import Any, Dict
 
-import psutil
 import pytest
 
 from stackfleet import child_process, identity, planning, task
 from stackfleet.job import Job, Reading
 from stackfleet.manifests import parsed, written
 from stackfleet.planning import Input
-from tests.support.fleetrun import PATIENCE, wait
+from tests.support.fleetrun import PATIENCE, gone, wait
 
 pytestmark = pytest.mark.once
 
@@ -69,9 +68,8 @@ def test_what_a_process_started_in_a_session_of_its_own_ends_too(
     with open(tmp_path / "log", "wb") as log, child_process.ChildProcess(log) as process:
         message = process.hear(60)
         assert message
-        started = psutil.Process(message["pid"])
         assert process.end() == "signal 9"
-    wait(lambda: not started.is_running() or started.status() == psutil.STATUS_ZOMBIE, PATIENCE)
+    wait(gone(message["pid"]), PATIENCE)
 
 
 def test_an_image_whose_workers_died_has_a_valid_manifest() -> None:

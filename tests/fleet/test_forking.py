@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from typing import IO, Any, Callable, Dict, Iterator, List, Tuple
+from typing import IO, Any, Dict, Iterator, List, Tuple
 
 import psutil
 import pytest
@@ -24,7 +24,7 @@ from stackfleet.job import Reading
 from tests.fleet.test_smalldumps import DRIVER, dump
 from tests.forge import vol
 from tests.support.fleetimages import options_for
-from tests.support.fleetrun import HOOKS, PATIENCE, called, fleet, manifests, wait
+from tests.support.fleetrun import HOOKS, PATIENCE, called, fleet, gone, manifests, wait
 from tests.support.only import only
 
 pytestmark = [
@@ -99,10 +99,6 @@ def warm() -> List[psutil.Process]:
     return found
 
 
-def gone(process: psutil.Process) -> Callable[[], bool]:
-    return lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-
-
 def test_python_starts_as_often_for_one_image_as_for_many(
     dumps: pathlib.Path, options: Tuple[str, ...]
 ) -> None:
@@ -146,10 +142,7 @@ def test_it_has_one_thread_and_no_file_and_a_reader_has_its_own_alone(
         held = [pipes(pid) for pid in (*pids, forker.pid)]
         assert all(held)
         assert sum(map(len, held)) == len(frozenset().union(*held))
-    for pid in pids:
-        # It may end at any time between the two calls.
-        with contextlib.suppress(psutil.NoSuchProcess):
-            assert gone(psutil.Process(pid))()
+    assert all(gone(pid)() for pid in pids)
 
 
 def opened(pid: int) -> List[str]:
@@ -182,7 +175,7 @@ def test_it_is_replaced_when_it_was_killed(job: Dict[str, Any], log: IO[bytes]) 
         first.kill()
         assert process.hear(PATIENCE) == {"ended": True}
         assert process.end(PATIENCE) == "signal 9"
-        wait(gone(reader), PATIENCE)
+        wait(gone(reader.pid), PATIENCE)
     wait(lambda: not warm(), PATIENCE)
     # The first reader may find a process that is just ending, and is started then in the other way.
     for _ in range(2):
@@ -195,8 +188,8 @@ def test_it_ends_when_nobody_asks_for_a_reader(job: Dict[str, Any], log: IO[byte
     with ChildProcess(log, job=job) as process:
         first = only(warm())
         assert "done" in read(process, job)
-        assert not gone(first)()
-    wait(gone(first), PATIENCE)
+        assert not gone(first.pid)()
+    wait(gone(first.pid), PATIENCE)
     with ChildProcess(log, job=job) as process:
         assert "done" in read(process, job)
         assert only(warm()).pid != first.pid
@@ -214,7 +207,7 @@ def test_other_options_have_another_process(
             assert "done" in read(first, job)
             assert "done" in read(second, other)
         first.end(PATIENCE)
-        wait(gone(earlier), PATIENCE)
+        wait(gone(earlier.pid), PATIENCE)
     readers.close()
     wait(lambda: not warm(), PATIENCE)
 
@@ -290,4 +283,4 @@ def test_it_ends_with_its_parent(job: Dict[str, Any]) -> None:
         members = [psutil.Process(int(word)) for word in parent.stdout.readline().split()]
         parent.send_signal(signal.SIGKILL)
     for member in members:
-        wait(gone(member), PATIENCE)
+        wait(gone(member.pid), PATIENCE)

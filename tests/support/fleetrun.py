@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import psutil
 from deltalake import DeltaTable
@@ -176,6 +176,18 @@ def children() -> List[int]:
                 if process.environ().get("STACKFLEET_TEST") == MARK:
                     found.append(process.info["pid"])
     return found
+
+
+def gone(pid: int) -> Callable[[], bool]:
+    """A condition for `wait`: a process has ended, whether or not its parent has asked for its result."""
+
+    def condition() -> bool:
+        try:
+            return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return True
+
+    return condition
 
 
 def wait(condition: Any, seconds: float = ENDLESS) -> None:
