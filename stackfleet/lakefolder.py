@@ -72,7 +72,7 @@ def has_log(folder: pathlib.Path, partition: str) -> bool:
         if leads_away(log.lstat()) or any(True for _ in _parts(folder, partition)):
             return True
         return any(form.fullmatch(name) for name in os.listdir(log) for form in (_COMMIT, _CHECKPOINT))
-    except OSError:  # Who opens the lake is told why it cannot be read.
+    except OSError:  # The reader that follows says why.
         return True
 
 
