@@ -217,9 +217,9 @@ class _Refs:
         return used + self._behind(start + used * size, used, info) if used <= info.max_stacks else used
 
     def _behind(self, at: int, used: int, info: RefInfo) -> int:
-        """Returns the number of plausible events behind those that are used, of which the first is at `at`.
+        """Returns the number of plausible events from the address `at` on, behind those that are used.
 
-        Behind the array lies another pool block, a single event of which may seem plausible.
+        Behind the array lies another pool block: a single event may seem plausible there.
         """
         size, found = self._decoder.event_size, 0
         before = self._memory.read(at - size, size) if used else b""
