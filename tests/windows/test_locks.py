@@ -227,6 +227,38 @@ def damaged(tmp_path: pathlib.Path, *damage: Tuple[int, str]) -> List[Tuple[Any,
     return [(places.get(node.row["Lock"]), node.row["Status"]) for node in found]
 
 
+@pytest.mark.parametrize("name", [name for name, _ in KERNELS])
+@pytest.mark.parametrize("waits", (True, False))
+def test_a_resource_that_a_thread_waits_for_and_no_list_has(
+    name: str, waits: bool, tmp_path: pathlib.Path
+) -> None:
+    """Its neighbours pass it over. So they do with a deleted one, which has no owner."""
+    kernel = new_kernel(name)
+    owner, waiter = kernel.system.thread(100), kernel.system.thread(104)
+    kernel_resources = Resources(kernel)
+    kernel_resources.add()
+    hidden = kernel_resources.add(active=1, exclusive=owner, waiting_exclusive=1)
+    deleted = kernel_resources.add()
+    kernel_resources.add()
+    kernel_resources.link()
+    for gone in (deleted, hidden):
+        kernel_resources.entries.remove(gone)
+        links = gone["SystemResourcesList.Flink"], gone["SystemResourcesList.Blink"]
+        kernel_resources.link()
+        gone["SystemResourcesList.Flink"], gone["SystemResourcesList.Blink"] = links
+    slots = struct.pack(
+        "<4Q" if kernel.space.pointer_size == 8 else "<4I", 0, deleted.address, hidden.address, 8
+    )
+    waiter.kthread["KernelStack"] = waiter.write_stack(slots)
+    waiter.kthread.put(State=5, WaitReason=resources.WAIT_REASON if waits else 0)
+    nodes = grid.run(context.open_image(kernel.image(), tmp_path), locks.Locks, pid=[0])
+    assert len(nodes) == 2 + waits
+    if waits:
+        row = nodes[-1].row
+        assert row["Lock"] & 0xFFFFFFFF == hidden.address & 0xFFFFFFFF
+        assert (row["OwnerTID"], row["Status"]) == (100, "contradicted: SystemResourcesList")
+
+
 def test_a_lock_that_is_gone_is_the_only_loss(tmp_path: pathlib.Path) -> None:
     found = damaged(tmp_path, (3, "gone"))
     assert found == [(place, "unreadable" if place == 3 else "") for place in range(8)]
