@@ -12,11 +12,11 @@ import pytest
 from tests.support.plainstructures import structures
 from winstacks.columns import words
 from winstacks.locks.lock import Lock, LockOwner
+from winstacks.locks.resources import WAIT_REASON
 from winstacks.memory.decode.status import NOTHING
 from winstacks.memory.decode.structure import Field
 from winstacks.process.threadids import ThreadOwner
 from winstacks.waits.decode.waitblocks import WaitBlock, WaitBlocks
-from winstacks.locks.resources import WAIT_REASON
 from winstacks.waits.kernellocks import KernelLocks
 from winstacks.waits.records import Awaited
 
