@@ -67,6 +67,7 @@ def test_the_peb_of_the_kernel_counts_more_than_a_teb(changed: int, tmp_path: pa
     process = kernel.process("app.exe", pid=1000, nt_global_flag=0x1000)
     threads = [process.thread(1004), process.thread(1008)]
     for thread in threads[:changed]:
+        assert thread.teb is not None
         thread.teb["ProcessEnvironmentBlock"] = 0x5000000
     node = only(grid.run(context.open_image(kernel.image(), tmp_path), gflags.GFlags, pid=[1000]))
     assert ("contradicted: Peb" in node.row["Status"]) == (changed == 2)

@@ -13,7 +13,7 @@ from typing import Callable, List, NamedTuple, Optional, Set, Tuple
 
 from ...columns import words
 from ...memory.decode.memory import ReadMemory
-from ...memory.decode.structure import Field, Structure, unsigned
+from ...memory.decode.structure import Buffer, Field, Structure, unsigned
 
 MAX_OBJECTS = 64
 """MAXIMUM_WAIT_OBJECTS."""
@@ -151,7 +151,7 @@ class WaitBlockReader:
             at += self._size
         return found
 
-    def _block(self, at: int, data: bytes) -> WaitBlock:
+    def _block(self, at: int, data: Buffer) -> WaitBlock:
         target, kind = self._object.value_in(data), self._type.value_in(data)
         owner = self._thread.value_in(data)
         return WaitBlock(at, target, owner, kind == _ALL_OF_XP, self._is_listed(at, target))
