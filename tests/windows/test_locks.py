@@ -430,6 +430,22 @@ def test_the_index_has_32_bits_since_vista_and_16_before(tmp_path: pathlib.Path)
         assert node.row["Index"] == index
 
 
+@pytest.mark.parametrize("wow64", (False, True))
+def test_an_owner_that_no_section_can_have(wow64: bool, tmp_path: pathlib.Path) -> None:
+    """No thread has such an ID; 0 is the owner of a section that nobody entered, or that is being left."""
+    kernel, _, sections, _, _ = new_process("win10-x64", wow64)
+    owners = {3: 1, 0xFFFFFFFF: 1, 0: 1, 1004: 1, 1008: 0}
+    owners.update({} if wow64 else {1 << 32: 1})
+    for owner, count in owners.items():
+        sections.add(lock_count=-2, recursion_count=count, owning_thread=owner)
+    sections.add(lock_count=-2)
+    sections.link()
+    nodes = grid.run(context.open_image(kernel.image(), tmp_path), locks.Locks, pid=[1000])
+    word = "contradicted: OwningThread"
+    shown = [word in node.row["Status"] for node in nodes if node.row["LockType"] == "critical section"]
+    assert shown == [owner not in (1004, 1008) for owner in owners] + [False]
+
+
 def test_held_and_contended(tmp_path: pathlib.Path) -> None:
     kernel, _, sections, _, _ = new_process("win10-x64", False)
     sections.add()
