@@ -20,7 +20,7 @@ from tests.forge.module import Module
 from tests.forge.pe import Function
 from tests.forge.stacks64 import Stack64
 from tests.forge.thread import Thread
-from winstacks.waits import kernellocks
+from winstacks.locks.resources import WAIT_REASON
 
 PID = 6200
 FIRST, SECOND, THIRD = TIDS = 6204, 6208, 6212
@@ -172,4 +172,4 @@ def _wait(kernel: Kernel, thread: Thread, ntdll: Module, lock: Optional[str], ke
         stack.call(kernel.symbol(name), routine)
     thread.kthread["KernelStack"] = stack.switch_out()
     if lock == RESOURCE:
-        thread.kthread["WaitReason"] = kernellocks.RESOURCE
+        thread.kthread["WaitReason"] = WAIT_REASON

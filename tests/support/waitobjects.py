@@ -120,6 +120,7 @@ class Waiting:
         reason: int = USER_REQUEST,
         kind: int = ANY,
         listed: bool = True,
+        embedded: bool = False,
     ) -> List[Obj]:
         """Lets a thread wait for objects; returns its wait blocks.
 
@@ -129,10 +130,14 @@ class Waiting:
             header: member of the objects that has the dispatcher header
             reason, kind: WaitReason, and WaitType of the blocks
             listed: whether the objects' lists have the blocks
+            embedded: whether the blocks are those in the thread, as Windows has them for up to three objects
         """
         kernel, isf = self.kernel, self.kernel.isf
         size = isf.size("_KWAIT_BLOCK")
-        base = kernel.pool.allocate(size * max(len(objects), 1))
+        if embedded:
+            base = thread.kthread.at("WaitBlock")
+        else:
+            base = kernel.pool.allocate(size * max(len(objects), 1))
         blocks = [
             Obj(kernel.space, isf, "_KWAIT_BLOCK", base + number * size) for number in range(len(objects))
         ]

@@ -47,6 +47,33 @@ def test_the_owner_of_a_lock_is_the_process_to_which_the_thread_points(
         assert (word in row["Status"]) if path else "contradicted" not in row["Status"]
 
 
+@pytest.mark.parametrize("name", [name for name, _ in KERNELS])
+@pytest.mark.parametrize("value", (0, 0x1000))
+def test_the_tebs_know_the_peb_of_a_process(name: str, value: int, tmp_path: pathlib.Path) -> None:
+    """An address that is 0 made a process one without user mode: its flags, heaps and locks were gone."""
+    kernel = new_kernel(name)
+    process = kernel.process("app.exe", pid=1000, nt_global_flag=0x1000)
+    process.thread(1004), process.thread(1008)
+    process.eprocess["Peb"] = value
+    node = only(grid.run(context.open_image(kernel.image(), tmp_path), gflags.GFlags, pid=[1000]))
+    assert "contradicted: Peb" in node.row["Status"]
+    assert node.row["NtGlobalFlag"] == (None if value else 0x1000)
+
+
+@pytest.mark.parametrize("changed", (1, 2))
+def test_the_peb_of_the_kernel_counts_more_than_a_teb(changed: int, tmp_path: pathlib.Path) -> None:
+    """A process can write its TEBs: one write says nothing, and no number of them has another PEB read."""
+    kernel = new_kernel("win7-x64")
+    process = kernel.process("app.exe", pid=1000, nt_global_flag=0x1000)
+    threads = [process.thread(1004), process.thread(1008)]
+    for thread in threads[:changed]:
+        assert thread.teb is not None
+        thread.teb["ProcessEnvironmentBlock"] = 0x5000000
+    node = only(grid.run(context.open_image(kernel.image(), tmp_path), gflags.GFlags, pid=[1000]))
+    assert ("contradicted: Peb" in node.row["Status"]) == (changed == 2)
+    assert node.row["NtGlobalFlag"] == 0x1000
+
+
 @pytest.mark.parametrize("plugin", ["gflags", "traces", "tracewaits"])
 def test_a_number_that_is_no_id_of_a_process(target: Target, plugin: str) -> None:
     """No table for programs has room for 64 bits of an ID: `-r parquet` would end without a row."""

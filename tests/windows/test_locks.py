@@ -227,6 +227,38 @@ def damaged(tmp_path: pathlib.Path, *damage: Tuple[int, str]) -> List[Tuple[Any,
     return [(places.get(node.row["Lock"]), node.row["Status"]) for node in found]
 
 
+@pytest.mark.parametrize("name", [name for name, _ in KERNELS])
+@pytest.mark.parametrize("waits", (True, False))
+def test_a_resource_that_a_thread_waits_for_and_no_list_has(
+    name: str, waits: bool, tmp_path: pathlib.Path
+) -> None:
+    """Its neighbours pass it over. So they do with a deleted one, which has no owner."""
+    kernel = new_kernel(name)
+    owner, waiter = kernel.system.thread(100), kernel.system.thread(104)
+    kernel_resources = Resources(kernel)
+    kernel_resources.add()
+    hidden = kernel_resources.add(active=1, exclusive=owner, waiting_exclusive=1)
+    deleted = kernel_resources.add()
+    kernel_resources.add()
+    kernel_resources.link()
+    for gone in (deleted, hidden):
+        kernel_resources.entries.remove(gone)
+        links = gone["SystemResourcesList.Flink"], gone["SystemResourcesList.Blink"]
+        kernel_resources.link()
+        gone["SystemResourcesList.Flink"], gone["SystemResourcesList.Blink"] = links
+    slots = struct.pack(
+        "<4Q" if kernel.space.pointer_size == 8 else "<4I", 0, deleted.address, hidden.address, 8
+    )
+    waiter.kthread["KernelStack"] = waiter.write_stack(slots)
+    waiter.kthread.put(State=5, WaitReason=resources.WAIT_REASON if waits else 0)
+    nodes = grid.run(context.open_image(kernel.image(), tmp_path), locks.Locks, pid=[0])
+    assert len(nodes) == 2 + waits
+    if waits:
+        row = nodes[-1].row
+        assert row["Lock"] & 0xFFFFFFFF == hidden.address & 0xFFFFFFFF
+        assert (row["OwnerTID"], row["Status"]) == (100, "contradicted: SystemResourcesList")
+
+
 def test_a_lock_that_is_gone_is_the_only_loss(tmp_path: pathlib.Path) -> None:
     found = damaged(tmp_path, (3, "gone"))
     assert found == [(place, "unreadable" if place == 3 else "") for place in range(8)]
@@ -396,6 +428,22 @@ def test_the_index_has_32_bits_since_vista_and_16_before(tmp_path: pathlib.Path)
         folder.mkdir()
         node = only(grid.run(context.open_image(kernel.image(), folder), locks.Locks, pid=[1000]))
         assert node.row["Index"] == index
+
+
+@pytest.mark.parametrize("wow64", (False, True))
+def test_an_owner_that_no_section_can_have(wow64: bool, tmp_path: pathlib.Path) -> None:
+    """No thread has such an ID; 0 is the owner of a section that nobody entered, or that is being left."""
+    kernel, _, sections, _, _ = new_process("win10-x64", wow64)
+    owners = {3: 1, 0xFFFFFFFF: 1, 0: 1, 1004: 1, 1008: 0}
+    owners.update({} if wow64 else {1 << 32: 1})
+    for owner, count in owners.items():
+        sections.add(lock_count=-2, recursion_count=count, owning_thread=owner)
+    sections.add(lock_count=-2)
+    sections.link()
+    nodes = grid.run(context.open_image(kernel.image(), tmp_path), locks.Locks, pid=[1000])
+    word = "contradicted: OwningThread"
+    shown = [word in node.row["Status"] for node in nodes if node.row["LockType"] == "critical section"]
+    assert shown == [owner not in (1004, 1008) for owner in owners] + [False]
 
 
 def test_held_and_contended(tmp_path: pathlib.Path) -> None:

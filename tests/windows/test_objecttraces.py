@@ -179,6 +179,37 @@ def test_a_chain_in_its_own_events_is_no_more_events(forward: bool, tmp_path: pa
     assert len(overlapping) == 59
 
 
+@pytest.mark.parametrize("kept", (0, 1, 3))
+def test_an_array_that_ends_earlier_by_both_of_its_numbers(kept: int, tmp_path: pathlib.Path) -> None:
+    """NextPos and MaxStacks are in the same 8 bytes; a full array ends where it says."""
+    kernel = new_kernel("win10-x64")
+    traces = ObjectTraces(kernel)
+    trace = traces.stack([1, 2])
+    events = [Event(n, True, trace) for n in range(5, 10)]
+    cut, full = (named(kernel, "_KEVENT", "Event", name) for name in ("cut", "full"))
+    traces.object(cut, "cut.exe", events).put(NextPos=kept, MaxStacks=kept)
+    traces.object(full, "full.exe", events, capacity=5)
+    traces.finish()
+    found = rows(kernel, tmp_path)
+    by_name = {
+        name: [n.row for n in found if n.row["ImageFileName"] == f"{name}.exe"] for name in ("cut", "full")
+    }
+    assert [row["Sequence"] for row in by_name["cut"]] == [row["Sequence"] for row in by_name["full"]]
+    assert {row["Status"] for row in by_name["cut"]} == {"contradicted: NextPos, contradicted: MaxStacks"}
+    assert {row["Status"] for row in by_name["full"]} == {""}
+
+
+def test_an_array_without_room(tmp_path: pathlib.Path) -> None:
+    """A write of 8 bytes also takes the Sequence of the first event: the others are not looked at."""
+    kernel = new_kernel("win10-x64")
+    traces = ObjectTraces(kernel)
+    info = traces.object(named(kernel, "_KEVENT", "Event"), "a.exe", [Event(n, True, 0) for n in (5, 6)])
+    kernel.space.write(info.at("NextPos"), bytes(8))
+    traces.finish()
+    node = only(rows(kernel, tmp_path))
+    assert (node.row["Event"], node.row["Status"]) == (None, "contradicted: MaxStacks")
+
+
 def test_the_events_of_an_image_are_limited(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = new_kernel("win10-x64")
     traces = ObjectTraces(kernel)

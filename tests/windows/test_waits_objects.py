@@ -104,6 +104,68 @@ def test_a_state_that_windows_does_not_have(name: str, tmp_path: pathlib.Path) -
     assert row["Status"].startswith("contradicted: State")
 
 
+@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("written", ({"State": 0}, {"State": 0, "WaitBlockList": 0}))
+def test_a_thread_that_never_ran_by_its_state_and_is_in_lists_of_objects(
+    name: str, written: Dict[str, int], tmp_path: pathlib.Path
+) -> None:
+    forged = Waiting(name)
+    thread, owner = forged.thread(), forged.thread(state=2)
+    forged.wait(thread, forged.mutant(owner), forged.event(), kind=ALL, embedded=True)
+    thread.kthread.put(**written)
+    rows = rows_by_tid(shown(forged, tmp_path))[thread.tid]
+    assert [cells(row, "WaitsFor", "Known") for row in rows] == [("mutant", "list"), ("event", "list")]
+    assert rows[0]["OwnerTID"] == owner.tid
+    assert all(row["Status"].startswith("contradicted: KTHREAD.State") for row in rows)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_thread_that_is_to_run_and_is_in_the_list_of_an_object(name: str, tmp_path: pathlib.Path) -> None:
+    """Until 7 the blocks of a woken thread leave all lists at once. Later they may not, and say nothing."""
+    forged = Waiting(name)
+    thread, other = forged.thread(), forged.thread()
+    blocks = forged.wait(thread, forged.event())
+    forged.wait(other, forged.event(), listed=False)
+    thread.kthread["State"] = other.kthread["State"] = 1
+    found = rows_by_tid(shown(forged, tmp_path))
+    if blocks[0].has("NextWaitBlock"):
+        assert only(found[thread.tid])["Status"].startswith("contradicted: KTHREAD.State")
+    else:
+        assert thread.tid not in found
+    # No list has the block that a wait left.
+    assert other.tid not in found
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("number", (0, 1))
+def test_blocks_to_which_nothing_leads(name: str, number: int, tmp_path: pathlib.Path) -> None:
+    """The list of blocks is empty, or ends after the first."""
+    forged = Waiting(name)
+    thread, owner = forged.thread(), forged.thread(state=2)
+    blocks = forged.wait(thread, forged.event(), forged.mutant(owner), embedded=True)
+    wrong = "KTHREAD.WaitBlockList"
+    if not number:
+        thread.kthread["WaitBlockList"] = 0
+    elif blocks[0].has("NextWaitBlock"):
+        blocks[0]["NextWaitBlock"], wrong = blocks[0].address, "KWAIT_BLOCK.NextWaitBlock"
+    else:
+        thread.kthread["WaitBlockCount"], wrong = 1, "KTHREAD.WaitBlockCount"
+    rows = rows_by_tid(shown(forged, tmp_path))[thread.tid]
+    assert [cells(row, "WaitsFor", "OwnerTID") for row in rows] == [("event", None), ("mutant", owner.tid)]
+    assert all(row["Status"].startswith(f"contradicted: {wrong}") for row in rows)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_block_without_its_object(name: str, tmp_path: pathlib.Path) -> None:
+    forged = Waiting(name)
+    thread, sleeper = forged.thread(), forged.thread()
+    forged.wait(thread, forged.event())[0]["Object"] = 0
+    forged.wait(sleeper, forged.event(), listed=False)[0]["Object"] = 0
+    found = rows_by_tid(shown(forged, tmp_path))
+    assert only(found[thread.tid])["Status"].startswith("contradicted: KWAIT_BLOCK.Object")
+    assert "contradicted" not in only(found[sleeper.tid])["Status"]
+
+
 @pytest.mark.parametrize("name", ("win7-x64", "win10-x64"))
 def test_a_mutex_of_the_kernel_has_no_header_and_an_owner(name: str, tmp_path: pathlib.Path) -> None:
     """A KMUTEX lies within another structure of the kernel."""

@@ -8,7 +8,7 @@ from typing import Iterator, Optional
 
 from ..columns import words
 from ..memory.decode import links
-from ..memory.decode.status import NOTHING, StatusItem, status
+from ..memory.decode.status import NOTHING, Status, StatusItem, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..names.ntdll import Ntdll, Ntdlls
@@ -131,6 +131,7 @@ def _section(space: AddressSpace, pair: SectionPair, memory: SectionMemory) -> L
         waiting_exclusive=state.waiters,
         held=state.held,
         contended=bool(state.waiters or debug.contention_count),
+        status=_owner_doubt(section.owning_thread, section.recursion_count),
     )
     return _with_resource(lock_row, memory) if debug.type == RESOURCE_TYPE else lock_row
 
@@ -151,6 +152,16 @@ def _with_resource(lock_row: Lock, memory: SectionMemory) -> Lock:
         held=resource.number_of_active != 0,
         contended=bool(waiting or lock_row.contention_count),
     )
+
+
+def _owner_doubt(stored: int, recursion_count: int) -> Status:
+    """Returns the contradiction of an OwningThread that is no ID of a thread, or 0 in an entered section.
+
+    ntdll sets RecursionCount after OwningThread, and clears it before (described: ReactOS). IDs of threads are
+    multiples of 4.
+    """
+    wrong = stored % 4 or ids.identifier(stored) is None or (not stored and recursion_count > 0)
+    return contradicted("OwningThread") if wrong else NOTHING
 
 
 def _owner(space: AddressSpace, stored: int) -> Optional[ThreadOwner]:

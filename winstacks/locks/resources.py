@@ -8,7 +8,7 @@ nodes that still point to the head.
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, List, Optional, Tuple
+from typing import Iterable, Iterator, List, Optional, Set, Tuple
 
 from volatility3.framework import exceptions
 
@@ -17,7 +17,11 @@ from ..memory import bulk
 from ..memory.decode import links
 from ..memory.decode.status import NOTHING, Status, StatusItem, contradicted, has_status, status
 from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.structure import integers
 from ..memory.image import AddressSpace, Image
+from ..process.cidtable import CidTable
+from ..process.kernelobjects import thread_at
+from ..process.thread import WAITING
 from ..process.threadids import ThreadIds, ThreadOwner
 from ..tracedb.gap import Gap, gap
 from . import lock
@@ -88,6 +92,12 @@ MAX_ENTRIES = 1 << 16
 MAX_OVERLAPS = 1024
 """The most resources that are shown although they overlap others: Windows' own never overlap."""
 
+WAIT_REASON = 27
+"""WrResource of KWAIT_REASON (public enumeration)."""
+
+STACK = 0x400
+"""Bytes of a kernel stack, from KernelStack on, that have the address of the resource a thread waits for."""
+
 _Owners = Tuple[Tuple[LockOwner, ...], Status]
 
 
@@ -109,6 +119,7 @@ class Resources:
         self._claims = bulk.PhysicalClaims(self._image.layer)
         self._places = bulk.PhysicalClaims(self._image.layer)
         self._overlaps = 0
+        self._listed: Set[int] = set()
         self._entries_left = MAX_ENTRIES
 
     def list_resources(self, space: AddressSpace) -> Iterator[Listed]:
@@ -129,7 +140,29 @@ class Resources:
         yield from self._nodes(space, walk.before, altered)
         yield from self._gap(space, walk.gap)
         yield from self._nodes(space, walk.after, altered)
+        yield from self._unlisted(space, head)
         yield from self._left_out(space)
+
+    def _unlisted(self, space: AddressSpace, head: int) -> Iterator[Lock]:
+        """Yields the resources for which threads wait, and that lie between two neighbours of the list which
+        pass them over. A deleted one keeps its links, too, but has no owners or waiters."""
+        memory, offset = self._memory, self._layout.links
+        self._listed.add(head)
+        for ethread in self._image.service(CidTable).threads:
+            thread = thread_at(self._image, ethread)
+            if (thread["Tcb.State"], thread["Tcb.WaitReason"]) != (WAITING, WAIT_REASON):
+                continue
+            top = thread["Tcb.KernelStack"] or 0
+            run = memory.load(top, STACK).run_at(top)
+            words_there = set(integers(run[1] if run else b"", memory.pointer_size))
+            for link in sorted(word + offset for word in words_there):
+                forward, back = (None, None) if link in self._listed else memory.links(link) or (None, None)
+                if back not in self._listed or links.neighbour(back, memory.links, 0) != forward:
+                    continue
+                found = self._resource(space, link - offset)
+                if found.lock_count and found.waiters:
+                    self._listed.add(link)
+                    yield found._replace(status=status(contradicted("SystemResourcesList"), found.status))
 
     def _left_out(self, space: AddressSpace) -> Iterator[Gap]:
         """Yields the row for the resources that overlap others and have no row."""
@@ -160,6 +193,7 @@ class Resources:
     def _nodes(self, space: AddressSpace, nodes: Iterable[int], altered: Optional[int]) -> Iterator[Listed]:
         """Yields the resources of a part of the list, at most MAX_OVERLAPS that overlap others."""
         for link in nodes:
+            self._listed.add(link)
             address = link - self._layout.links
             end = address + self._layout.size
             overlaps = self._places.claim(address, end) < end

@@ -168,7 +168,8 @@ class _Refs:
         self._headers.add(info.object_header)
         process = text.cell(info.image_file_name)
         used = self._used(address + self._decoder.stack_info, info)
-        expected = min(used, info.max_stacks)
+        too_many = info.next_pos > info.max_stacks
+        expected = info.max_stacks if too_many else used
         size = self._decoder.event_size
         start = address + self._decoder.stack_info
         end = self._claims.claim(address, start + min(expected, self._events_left) * size)
@@ -180,7 +181,8 @@ class _Refs:
             StatusCode.NO_LONGER_TRACED if self._objects.traced(info.object_header) is False else None,
             StatusCode.BUCKET if self._strays(bucket, described, info) else None,
             contradicted("NextPos") if used != info.next_pos else None,
-            StatusCode.TOO_MANY_EVENTS if info.next_pos > info.max_stacks else None,
+            contradicted("MaxStacks") if expected > info.max_stacks or not info.max_stacks else None,
+            StatusCode.TOO_MANY_EVENTS if too_many else None,
             StatusItem(why, expected - count) if count < expected else None,
         )
         extents = self._memory.load(start, count * size)
@@ -212,18 +214,25 @@ class _Refs:
             used -= 1
         if used < info.next_pos:
             return used
-        previous: Optional[RefEvent] = None
-        if 0 < used < info.max_stacks:
-            data = self._memory.read(start + (used - 1) * size, size)
-            previous = next(self._decoder.events(data or b""), None)
-        while used < min(info.max_stacks, MAX_BEHIND + info.next_pos):
-            data = self._memory.read(start + used * size, size)
+        return used + self._behind(start + used * size, used, info) if used <= info.max_stacks else used
+
+    def _behind(self, at: int, used: int, info: RefInfo) -> int:
+        """Returns the number of plausible events from the address `at` on, behind those that are used.
+
+        Behind the array lies another pool block: a single event may seem plausible there.
+        """
+        size, found = self._decoder.event_size, 0
+        before = self._memory.read(at - size, size) if used else b""
+        previous = next(self._decoder.events(before or b""), None)
+        while found < MAX_BEHIND:
+            data = self._memory.read(at + found * size, size)
             event = next(self._decoder.events(data or b""), None)
             if event is None or not self._decoder.plausible(event, previous, self._stacks.count):
                 break
             previous = event
-            used += 1
-        return used
+            found += 1
+        room = info.max_stacks - used
+        return room if found == room + 1 else found
 
     def _event(self, described: ObjectInfo, process: str, event: RefEvent, faults: Status) -> ObjectEvent:
         stack = self._stacks.stack(event.trace)

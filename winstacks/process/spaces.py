@@ -166,8 +166,12 @@ class KernelSpaces:
                 fault = status(StatusCode.PAGE_TABLES_UNREADABLE)
         wow64 = self._is_wow64(eprocess) if image.machine is Machine.AMD64 else False
         unreadable = status(unreadable, StatusCode.PROCESS_UNREADABLE if None in (raw, peb, wow64) else None)
+        named = image.service(PageTableRoots).pebs(address, layer_name, pid) if layer_name else set()
+        other = bool(named) and peb not in (None, *named) and not view.lacks("Peb")
         # Windows gives a PEB a page of its own.
-        moved = contradicted("Peb") if (peb or 0) % PAGE_SIZE else None
+        moved = contradicted("Peb") if other or (peb or 0) % PAGE_SIZE else None
+        # A process can write its TEBs: theirs is taken only if the kernel has no address.
+        peb = peb or min(named, default=0)
         remark = status(process.status, unreadable, moved)
         if layer_name:
             roots = image.service(PageTableRoots)
@@ -279,6 +283,7 @@ class PageTableRoots:
         self._threads = image.require_member(PROCESS, "ThreadListHead")
         self._entry, self._teb = thread.first_member("ThreadListEntry"), thread.first_member("Tcb.Teb")
         self._client = teb.first_member("ClientId.UniqueProcess")
+        self._self, self._peb_of_teb = map(teb.first_member, ("NtTib.Self", "ProcessEnvironmentBlock"))
         self._first = teb.first_member("NtTib.ExceptionList")
         for listed in image.service(process_list).processes():
             pid, root, alive = self._read(listed.eprocess)
@@ -362,6 +367,21 @@ class PageTableRoots:
         user = self._image.memory_of(layer_name, self._image.pointer_size)
         pids = (user.member(teb, self._client) for teb in self._tebs(eprocess))
         return next((pid for pid in pids if pid is not None), None)
+
+    def pebs(self, eprocess: int, layer_name: str, pid: Optional[int]) -> Set[int]:
+        """Returns the addresses of the PEB that the TEBs of a live process name; empty if none is known.
+
+        A TEB counts that has its own address and the ID of the process.
+        """
+        if self._exit_time(eprocess):
+            return set()
+        user = self._image.memory_of(layer_name, self._image.pointer_size)
+        own = [
+            teb
+            for teb in self._tebs(eprocess)
+            if user.member(teb, self._self) == teb and user.member(teb, self._client) == pid
+        ]
+        return set(filter(None, (user.member(teb, self._peb_of_teb) for teb in own)))
 
     def peb32(self, eprocess: int, layer_name: str, pid: Optional[int], wow64: bool) -> Optional[int]:
         """Returns the address of the PEB32 to which the TEBs of a process lead, None if unknown.

@@ -16,6 +16,7 @@ from typing import Callable, Dict, Iterable, NamedTuple, Optional, Sequence, Set
 
 from ..columns import words
 from ..locks.lock import Listed, Lock
+from ..locks.resources import STACK, WAIT_REASON
 from ..memory.decode.memo import Memo
 from ..memory.decode.status import NOTHING, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
@@ -27,12 +28,9 @@ from .decode.waitblocks import WaitBlocks
 from .objects import KernelObjects, known_by
 from .records import Awaited, WaitOwner, owner_of
 
-RESOURCE, PUSH_LOCK, FAST_MUTEX, GUARDED_MUTEX = 27, 28, 34, 35
+PUSH_LOCK, FAST_MUTEX, GUARDED_MUTEX = 28, 34, 35
 LPC_RECEIVE, LPC_REPLY = 16, 17
 """Numbers of KWAIT_REASON (public enumeration)."""
-
-_STACK = 0x400
-"""Bytes of a kernel stack, from KernelStack on, in which the address of a resource is looked for."""
 
 _MUTEXES = {
     FAST_MUTEX: (words.FAST_MUTEX, "_FAST_MUTEX", ("Event.Header.Type", "Event")),
@@ -88,7 +86,7 @@ class KernelLocks:
             return self._of_mutex(thread, reason or 0, blocks)
         if reason == PUSH_LOCK:
             return Awaited(words.PUSH_LOCK, self._image.kernel)
-        if reason == RESOURCE:
+        if reason == WAIT_REASON:
             return self._of_resource(thread, blocks)
         if reason == LPC_REPLY:
             return self._of_message(thread)
@@ -184,7 +182,7 @@ class KernelLocks:
 
     def _stack(self, thread: Thread) -> Sequence[int]:
         start, size = thread.kernel_stack or 0, self._image.pointer_size
-        data = self._memory.read(start, _STACK) if start else None
+        data = self._memory.read(start, STACK) if start else None
         return integers(data or b"", size)
 
     # Messages.

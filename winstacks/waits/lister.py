@@ -234,16 +234,16 @@ class WaitLister:
         return [], None
 
     def _not_waiting(self, seen: _Seen) -> Optional[ThreadWait]:
-        """Returns a row for a thread that a lock has as a waiter, although the kernel says it does not wait.
+        """Returns a row for a thread that a lock or object has as a waiter, although State denies the wait.
 
         A woken thread that did not run yet leaves the tables and chains at once, but not its registers.
         """
         sure = [answer for answer in seen.answers if answer.known in (words.BY_TABLE, words.BY_CHAIN)]
-        if not sure or seen.half is None or seen.thread.running:
-            return None
-        awaited = self._of_answers(seen, seen.half, sure)
-        stack = _stack_of(seen.stacks, seen.half)
-        return ThreadWait(seen.thread, awaited, stack, None, contradicted("KTHREAD.State"))
+        awaited = () if seen.half is None or seen.thread.running else self._of_answers(seen, seen.half, sure)
+        if not awaited and self._objects is not None and not seen.thread.running:
+            awaited = self._objects.still_awaited(seen.thread)
+        stack, wrong = _stack_of(seen.stacks, seen.half), contradicted("KTHREAD.State")
+        return ThreadWait(seen.thread, awaited, stack, None, wrong) if awaited else None
 
     def _of_answers(self, seen: _Seen, half: AddressSpace, answers: List[Answer]) -> Tuple[Awaited, ...]:
         side, count = seen.sides[half], len(answers)
@@ -351,7 +351,7 @@ class WaitLister:
         thread, stacks, half = seen.thread, seen.stacks, seen.half
         since = self._clock.since(thread)
         blocks = kernel_objects.blocks(thread)
-        lost = status(None if blocks.whole else StatusCode.PARTLY_UNREADABLE)
+        lost = status(None if blocks.whole else StatusCode.PARTLY_UNREADABLE, contradicted(*blocks.wrong))
         lock = locks.awaited(thread, blocks)
         kernel_stack = _stack_of(stacks, None)
         if lock is not None:

@@ -41,6 +41,10 @@ _TYPES = {
 _LOW_BITS = 7
 """Bits of a pointer to a thread that locks use as flags."""
 
+_WOKEN = {1, 3, 6, 7, 9}
+"""KTHREAD.State of a thread that is to run: Ready, Standby, Transition, DeferredReady,
+WaitingForProcessInSwap."""
+
 _SMALL = (1 << 16) - 1
 
 
@@ -83,6 +87,14 @@ class KernelObjects:
 
     def awaited(self, thread: Thread, blocks: WaitBlocks) -> Tuple[Awaited, ...]:
         return tuple(self._awaited(thread, block, len(blocks.blocks) > 1) for block in blocks.blocks)
+
+    def still_awaited(self, thread: Thread) -> Tuple[Awaited, ...]:
+        """Returns the objects whose lists have a thread as a waiter that does not wait by its State."""
+        if thread.state in _WOKEN and not self._reader.leave_at_once:
+            return ()
+        found = self.blocks(thread).blocks
+        listed = tuple(block for block in found if block.listed and block.thread == thread.ethread)
+        return self.awaited(thread, WaitBlocks(listed, True))
 
     def _awaited(self, thread: Thread, block: WaitBlock, several: bool) -> Awaited:
         address = block.object

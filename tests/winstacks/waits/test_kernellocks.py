@@ -12,11 +12,12 @@ import pytest
 from tests.support.plainstructures import structures
 from winstacks.columns import words
 from winstacks.locks.lock import Lock, LockOwner
+from winstacks.locks.resources import WAIT_REASON
 from winstacks.memory.decode.status import NOTHING
 from winstacks.memory.decode.structure import Field
 from winstacks.process.threadids import ThreadOwner
 from winstacks.waits.decode.waitblocks import WaitBlock, WaitBlocks
-from winstacks.waits.kernellocks import RESOURCE, KernelLocks
+from winstacks.waits.kernellocks import KernelLocks
 from winstacks.waits.records import Awaited
 
 COUNT, OWNERS = 60, 50
@@ -76,7 +77,7 @@ def all_awaited(locks: KernelLocks, blocks: bool) -> List[Awaited]:
     answers = []
     for number in range(COUNT):
         thread: Any = SimpleNamespace(
-            wait_reason=RESOURCE, ethread=THREADS + number, kernel_stack=STACKS + number
+            wait_reason=WAIT_REASON, ethread=THREADS + number, kernel_stack=STACKS + number
         )
         block = WaitBlock(0x40, OBJECTS + 16 * number + 8, thread.ethread, False, True)
         awaited = locks.awaited(thread, WaitBlocks((block,) if blocks else (), True))

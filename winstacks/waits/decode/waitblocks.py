@@ -13,7 +13,7 @@ from typing import Callable, List, NamedTuple, Optional, Set, Tuple
 
 from ...columns import words
 from ...memory.decode.memory import ReadMemory
-from ...memory.decode.structure import Field, Structure, unsigned
+from ...memory.decode.structure import Buffer, Field, Structure, unsigned
 
 MAX_OBJECTS = 64
 """MAXIMUM_WAIT_OBJECTS."""
@@ -57,10 +57,11 @@ class WaitBlock(NamedTuple):
 
 
 class WaitBlocks(NamedTuple):
-    """The blocks of a wait, and whether all could be read."""
+    """The blocks of a wait, whether all could be read, and the members that lists of objects contradict."""
 
     blocks: Tuple[WaitBlock, ...]
     whole: bool
+    wrong: Tuple[str, ...] = ()
 
 
 class WaitBlockReader:
@@ -87,7 +88,7 @@ class WaitBlockReader:
         self._is_possible = is_possible
         self._size = block.size
         self._pointer = pointer_size
-        self._list = thread.field("WaitBlockList")
+        self._list, self._embedded = thread.field("WaitBlockList"), thread.first_member("WaitBlock")
         self._count = thread.first_member("WaitBlockCount")
         self._timer = thread.first_member("Timer.Header.Type", "Timer")
         self._next = None if self._count is not None else block.field("NextWaitBlock")
@@ -96,15 +97,24 @@ class WaitBlockReader:
         self._links = block.first_member("WaitListEntry.Flink", "WaitListEntry")
         self._head = header.first_member("WaitListHead.Flink", "WaitListHead")
 
+    @property
+    def leave_at_once(self) -> bool:
+        """Whether the blocks of a wait leave all lists when the thread is woken: until Windows 7 one lock is
+        over all lists. Later the thread itself may remove the others (inferred)."""
+        return self._next is not None
+
     def blocks(self, kthread: int) -> WaitBlocks:
-        """Returns the wait blocks of a thread, without the one of its own timer."""
+        """Returns the wait blocks of a thread, without the one of its own timer.
+
+        Blocks behind these that are in lists of objects, and name the thread, belong to the wait, too: the
+        blocks of a wait are an array, and lists of objects have none that does not wait.
+        """
         first = self._member(kthread, self._list)
-        if not first:
-            return WaitBlocks((), first is not None)
         count = None if self._count is None else self._member(kthread, self._count)
-        if self._count is not None and (count is None or count > MAX_OBJECTS):
+        if first is None or (first and self._count is not None and (count is None or count > MAX_OBJECTS)):
             return WaitBlocks((), False)
         found: List[WaitBlock] = []
+        wrong: List[str] = []
         seen: Set[int] = set()
         at, whole = first, True
         timer = kthread + self._timer.offset if self._timer is not None else 0
@@ -114,12 +124,37 @@ class WaitBlockReader:
             if data is None:
                 whole = False
                 break
-            target = self._object.value_in(data)
-            if target and target != timer:
-                owner, kind = self._thread.value_in(data), self._type.value_in(data)
-                found.append(WaitBlock(at, target, owner, kind == _ALL_OF_XP, self._is_listed(at, target)))
+            block = self._block(at, data)
+            if block.object and block.object != timer:
+                found.append(block)
+            elif not block.object and self._is_linked(at):
+                wrong.append("KWAIT_BLOCK.Object")
             at = at + self._size if self._next is None else self._next.value_in(data)
-        return WaitBlocks(tuple(found), whole)
+        embedded = 0 if self._embedded is None else kthread + self._embedded.offset
+        at = max(block.address for block in found) + self._size if found else first or embedded
+        more = self._behind(at, kthread, timer, MAX_OBJECTS - len(found)) if whole and at else []
+        if more and self._next is not None:
+            wrong.append("KWAIT_BLOCK.NextWaitBlock" if first else "KTHREAD.WaitBlockList")
+        elif more:
+            wrong.append("KTHREAD.WaitBlockCount" if first else "KTHREAD.WaitBlockList")
+        return WaitBlocks((*found, *more), whole, tuple(wrong))
+
+    def _behind(self, at: int, kthread: int, timer: int, most: int) -> List[WaitBlock]:
+        """Returns the blocks from an address on that lists of objects have as the thread's."""
+        found: List[WaitBlock] = []
+        while len(found) < most:
+            data = self._read(at, self._size)
+            block = None if data is None else self._block(at, data)
+            if block is None or block.thread != kthread or block.object in (0, timer) or not block.listed:
+                break
+            found.append(block)
+            at += self._size
+        return found
+
+    def _block(self, at: int, data: Buffer) -> WaitBlock:
+        target, kind = self._object.value_in(data), self._type.value_in(data)
+        owner = self._thread.value_in(data)
+        return WaitBlock(at, target, owner, kind == _ALL_OF_XP, self._is_listed(at, target))
 
     def _is_listed(self, at: int, target: int) -> Optional[bool]:
         """Returns whether the links of a block lead to the list head of its object; None if a link on the way
@@ -146,6 +181,14 @@ class WaitBlockReader:
             if link == at + self._links.offset:
                 return False
         return True
+
+    def _is_linked(self, at: int) -> bool:
+        """Returns whether another node of a list has a block as its neighbour."""
+        if self._links is None:
+            return False
+        link = at + self._links.offset
+        forward = self._word(link)
+        return forward is not None and forward != link and self._word(forward + self._pointer) == link
 
     def _word(self, address: int) -> Optional[int]:
         return unsigned(self._read(address, self._pointer))
