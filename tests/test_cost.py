@@ -92,6 +92,7 @@ def test_what_a_call_does_is_found_out_once(measured: Measured) -> None:
     """Processes that are proven to have the same functions share it; each tests for itself what calls."""
     two, eight = (measured.cost("callstacks, processes", size) for size in (1, 4))
     assert eight["unwind rules"] == two["unwind rules"] > 0
+    assert eight["prologues"] == two["prologues"] > 0
     assert eight["call sites"] <= 4 * two["call sites"] * _SLACK
     few_costs, many_costs = (measured.cost("callstacks, threads", size) for size in (2, 4))
     assert many_costs["rows"] > few_costs["rows"] * 2 - _FEW

@@ -8,6 +8,9 @@ images, the loader's lists and private data. A cold page is missing three times 
 and WARM are multiplied with the share that was asked for. Of a desktop's pages 29 % are cold, so that this
 share of all pages is missing. Structures of the kernel's nonpaged pool are never missing.
 
+A page of a file's section is in the file then: the entries of all processes lead to its prototype PTE, unless
+a process has a page of its own there (Windows Internals, 7th edition, part 1, chapter 5, "Prototype PTEs").
+
 Which pages are missing goes by the seed and the page alone: a machine with more processes has lost the
 same.
 """
@@ -88,7 +91,7 @@ def _warm(process: Process) -> List[Range]:
 
 def _of_sections(host: Host, seed: int, share: float) -> int:
     missing = 0
-    lose_shared = shared_pages(host.kernel)
+    lose_shared = shared_pages(host.kernel, State.PROTOTYPE)
     code: Dict[str, List[Range]] = {}
     for process in host.kernel.processes:
         for module in process.modules:
@@ -104,6 +107,7 @@ def _of_sections(host: Host, seed: int, share: float) -> int:
             if _chosen(seed, section.path, rva, share, is_warm):
                 lose_shared(section, rva)
                 missing += 1
+        section.finish()
     return missing
 
 

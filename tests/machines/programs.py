@@ -35,11 +35,11 @@ _JVM = ("jvm!thread_native_entry", "jvm!JavaThread::run", "jvm!JavaCalls::call_h
 AnyProgram32 = Union[Program32, Program86]
 
 
-def program_32(host: Host, name: str, *files: str, functions: str) -> AnyProgram32:
-    """A program of 32 bits: under WoW64, or on x86."""
+def program_32(host: Host, name: str, *files: str, functions: str, folder: str = "") -> AnyProgram32:
+    """A program of 32 bits: under WoW64 or on x86. `folder` has the program of the 64-bit half."""
     if isinstance(host, Host86):
         return host.program(name, *files, functions=functions)
-    return Program32(host, name, *files, functions=functions)
+    return Program32(host, name, *files, functions=functions, folder=folder)
 
 
 def _made_32(program: AnyProgram32) -> None:

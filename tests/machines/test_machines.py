@@ -13,13 +13,14 @@ from typing import Dict, Iterator, List, Sequence, Set
 
 import pytest
 
+from tests.forge.phys import PAGE
 from tests.support.clean.host64 import Host64
 from tests.support.clean.host86 import Host86
 from tests.support.findingimages import found
 from tests.support.only import only
 
 from . import __main__ as command
-from . import afterwards, machines, measuring, missing, planting, product, programs
+from . import afterwards, machines, measuring, missing, planting, product, programs, unnamed
 from .techniques import Technique, all_techniques, rooms
 
 TECHNIQUES = all_techniques()
@@ -84,8 +85,9 @@ def test_innocent_programs_that_once_were_above_low(kernel: str) -> None:
     assert {row["Process"] for row in rows} <= hooked
 
 
-def test_of_programs_on_x86_a_thunk_is_above_low() -> None:
-    """The code of other runtimes is explained by their lists, or by what stands on both sides of it."""
+def test_programs_on_x86_are_low() -> None:
+    """The code of runtimes is explained by their lists, or by what stands on both sides of it; a thunk by
+    its code."""
     host = Host86("win10-x86", ends=True)
     machines.programs_86(host)
     product.hook_all(host)
@@ -94,8 +96,20 @@ def test_of_programs_on_x86_a_thunk_is_above_low() -> None:
         if row["Severity"]:
             severities.setdefault(row["Process"], set()).add(row["Severity"])
     others = ("accounts.exe", "agent.exe", "game.exe", "javaw.exe", "Launcher.exe", "Slack.exe")
-    low: Dict[object, Set[object]] = {name: {"low"} for name in (*others, "sync.exe", "tray.exe")}
-    assert severities == {**low, "AutoHotkey.exe": {"medium"}}
+    assert severities == {name: {"low"} for name in (*others, "AutoHotkey.exe", "sync.exe", "tray.exe")}
+
+
+@pytest.mark.parametrize(
+    ("behind", "severity"),
+    [("59 83 c4 10 ff e1", "low"), ("59 ff d0 83 c4 10 ff e1", "medium"), ("e8 fb ff ff ff c3", "medium")],
+)
+@pytest.mark.parametrize("is_wide", [False, True])
+def test_only_a_thunk_that_calls_its_module_and_returns_is_low(
+    behind: str, severity: str, is_wide: bool
+) -> None:
+    host = Host64("win10-x64") if is_wide else Host86("win10-x86", ends=True)
+    unnamed.window_thunk(host, behind)
+    assert only(found(host.kernel.image()))["Severity"] == severity
 
 
 def test_x86_has_a_machine_of_its_own() -> None:
@@ -281,3 +295,18 @@ def test_which_pages_are_missing_goes_by_the_seed_and_the_page() -> None:
         lost.append(before - set(program.process.space.own_pages()))
     assert lost[0] == lost[1]
     assert lost[0]
+
+
+@pytest.mark.parametrize("kernel", ["win7-x64", "win10-x64"])
+def test_a_lost_page_of_a_file_is_in_no_section(kernel: str) -> None:
+    """A prototype PTE that still led to its frame gave zeros, as an image never does for a trimmed page."""
+    host = Host64(kernel)
+    program = host.program("first.exe", functions="main")
+    program.waits("main", "kernelbase!WaitForSingleObjectEx")
+    host.kernel.image()
+    held = [(section, rva) for section in host.kernel.sections for rva in section.frames]
+    assert missing.lose(host, 7, 0.5) > 0
+    lost = [(section, rva) for section, rva in held if rva not in section.frames]
+    assert lost
+    for section, rva in lost:
+        assert not host.kernel.paged.read_int(section.entries + rva // PAGE * 8, 8) & 1

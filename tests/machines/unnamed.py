@@ -13,12 +13,13 @@ import dataclasses
 from typing import List
 
 from tests.forge import trapentries as entries
-from tests.forge.code import Routine, module_options
+from tests.forge.code import SITE, module_options
 from tests.forge.vad import EXECUTE_READ, EXECUTE_READWRITE, Vad
 from tests.support.clean.host64 import JITTED, Host64, Private, Program
 from tests.support.clean.host86 import Host
+from tests.support.clean.libraries import DATA_RVA
 from tests.support.clean.narrow import WAIT_EX as WAIT_EX_32
-from tests.support.clean.narrow import Private32, code_of
+from tests.support.clean.narrow import Private32
 
 from .programs import program_32
 
@@ -142,11 +143,21 @@ def office_macro(host: Host64) -> None:
     program.waits("main", "vbe7!rtcRun", "vbe7!EbCall", Private(base), "vbe7!rtcSleep", SLEEP)
 
 
-def window_thunk(host: Host) -> None:
-    """32 bits: a thunk of AutoHotkey's CallbackCreate, which user32 calls and which calls the program."""
-    program = program_32(host, "AutoHotkey.exe", "user32.dll", functions="main Dispatch Callback")
+def window_thunk(host: Host, behind: str = "59 83 c4 10 ff e1") -> None:
+    """32 bits: a thunk of AutoHotkey's CallbackCreate, which user32 calls and which calls the program.
+
+    `behind` is the code to which the call returns: pop ecx; add esp, 16; jmp ecx.
+    """
+    program = program_32(
+        *(host, "AutoHotkey.exe", "user32.dll"), functions="main Dispatch Callback", folder=f"{_PROGRAMS}64"
+    )
     program.process.region(_NARROW, size=_SIZE, protection=EXECUTE_READWRITE)
-    program.narrow.space.write(_NARROW + 0x100, code_of(Routine(0x100)))
+    pointer = program.narrow.modules[""][0].base + DATA_RVA
+    program.narrow.space.write(pointer, program.narrow.at("Callback").to_bytes(4, "little"))
+    before = bytes.fromhex("e8 00 00 00 00 8d 44 24 08 50 ff 15") + pointer.to_bytes(4, "little")
+    program.narrow.space.write(
+        _NARROW + 0x100 + 2 * SITE - len(before), before + bytes.fromhex(f"{behind} cc")
+    )
     window = ("user32!DispatchMessageWorker", "user32!UserCallWinProcCheckWow")
     program.waits("main", "Dispatch", *window, Private32(_NARROW), "Callback", WAIT_EX_32)
 

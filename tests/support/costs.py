@@ -20,7 +20,7 @@ from benchmarks.images import Image
 from winstacks.memory import pagetables
 from winstacks.names import kernelmodules, loaderlists, moduleindex, usermodules
 from winstacks.process import vads
-from winstacks.stacks.decode import calls_x64, walk_x64
+from winstacks.stacks.decode import calls_x64, prologue_x64, walk_x64
 
 from ..forge import context
 
@@ -41,6 +41,7 @@ COUNTED: Tuple[Tuple[str, Any, str], ...] = (
     ("loader lists", loaderlists.LoaderLists, "_read"),
     ("modules", moduleindex.ModuleIndexes, "_build"),
     ("unwind rules", calls_x64, "_derived"),
+    ("prologues", prologue_x64, "agrees"),
     ("call sites", walk_x64.Walker64, "_looked_at"),
 )
 """What is counted, and the function that does it each time. Volatility keeps what "cached reads" returned."""

@@ -33,6 +33,9 @@ WINDOW = 0x4000
 _PAGES_KEPT = 1 << 10
 """Pages whose differences from the file are kept."""
 
+_Page = Tuple[int, int, int]
+"""Address, size and physical address of a page, or of a part of one."""
+
 _DIFFERS = {
     None: "headers",
     StatusCode.EXPORTS_DIFFER_FROM_THE_SECTION: "exports",
@@ -72,6 +75,7 @@ class ImageReader:
         self._pristine = pristine
         self._file = None if file is None else FilePages(file, base)
         self._changed: Kept[int, List[Tuple[int, int]]] = Kept(_PAGES_KEPT)
+        self._proven: Dict[int, bool] = {}
 
     @functools.cached_property
     def _memory(self) -> Memory:
@@ -102,12 +106,15 @@ class ImageReader:
     def load_window(self, rva: int, length: int) -> Extents:
         """Returns the present parts of a window, as `load` does; processes share what is proven equal."""
         length = max(min(length, self.size - rva), 0)
-        if self.view is not None and self._file is None and self.layer_name and not self._pristine:
+        shared = None
+        if self.view is not None and self.layer_name and not self._pristine:
             layer = self._image.context.layers[self.layer_name]
             shared = self.view.shared(layer, self.base + rva, length)
-            if shared is not None:
-                return Extents((start - self.base, data) for start, data in shared.runs)
-        return self.load(rva, length)
+        self._proven[rva] = shared is not None
+        if shared is None:
+            return self.load(rva, length)
+        extents = Extents((start - self.base, data) for start, data in shared.runs)
+        return extents if self._file is None else self._file.fill(extents, rva, length)
 
     def has(self, rva: int) -> bool:
         """Returns whether the whole page at an RVA is in memory; the file does not count."""
@@ -162,6 +169,16 @@ class ImageReader:
         """Returns the bytes of a short range, None if any of them is missing. Windows of memory are kept."""
         return self._memory.read(rva, length)
 
+    def shows_section(self, low: int, high: int) -> bool:
+        """Returns whether the windows of a range of RVAs are proven to be the section's own: `read` has then
+        the same bytes in all such processes. The proof is made where a window is read, and costs no more."""
+        for window in range(low - low % WINDOW, high, WINDOW):
+            if window not in self._proven:
+                self.read(window, 1)
+            if not self._proven.get(window):
+                return False
+        return True
+
     def same_pages(self, rva: int, length: int) -> bool:
         """Returns whether the process has the same physical pages as the section in a range."""
         view, length = self.view, min(length, self.size - rva)
@@ -169,13 +186,33 @@ class ImageReader:
             return view is not None
         if not self.layer_name:
             return False
-        start = self.base + rva
-        layer = self._image.context.layers[self.layer_name]
-        if view.mapped_by(layer, start, start + length):
+        if self.maps_section(rva, length):
             return True
-        process_pages = view.mapping(self._image.context, layer, start, length)
+        process_pages, section_pages = self._pages(view, rva, length)
+        return process_pages == section_pages
+
+    def maps_section(self, rva: int, length: int) -> bool:
+        """Returns whether page tables prove that the process has no page of its own in a range. The section's
+        pages need not be in memory."""
+        if self.view is None or not self.layer_name:
+            return False
+        start, layer = self.base + rva, self._image.context.layers[self.layer_name]
+        return self.view.mapped_by(layer, start, start + min(length, self.size - rva))
+
+    def has_other_pages(self, rva: int, length: int) -> bool:
+        """Returns whether the process has another physical page than the section, where both are known."""
+        if self.view is None or not self.layer_name:
+            return False
+        process_pages, section_pages = self._pages(self.view, rva, min(length, self.size - rva))
+        starts = {start for start, _, _ in section_pages}
+        return any(page[0] in starts and page not in section_pages for page in process_pages)
+
+    def _pages(self, view: SectionView, rva: int, length: int) -> Tuple[List[_Page], List[_Page]]:
+        """Returns the pages of the process and of the section in a range."""
+        start, layer = self.base + rva, self._image.context.layers[self.layer_name]
+        process_pages = _split_at_pages(view.mapping(self._image.context, layer, start, length))
         section_pages = view.pieces(max(start, view.start), min(start + length, view.end))
-        return list(_split_at_pages(process_pages)) == list(section_pages)
+        return list(process_pages), list(section_pages)
 
     def with_section(self, rva: int, length: int) -> Optional[Tuple[bytes, bytes]]:
         """Returns the bytes of a short range in the process and in the section; None unless both are in
@@ -201,7 +238,7 @@ class ImageReader:
         return bytes(content) if content is not None and view.constant(self.base + rva, length) else None
 
 
-def _split_at_pages(pieces: Iterable[pagetables.Piece]) -> Iterator[Tuple[int, int, int]]:
+def _split_at_pages(pieces: Iterable[pagetables.Piece]) -> Iterator[_Page]:
     """Yields (address, size, physical address) of pieces of an address space, cut at page borders."""
     for start, size, physical, _ in pieces:
         low, end = start, start + size

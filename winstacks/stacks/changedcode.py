@@ -15,6 +15,7 @@ from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.image import AddressSpace, Image
+from ..names.decode.pe import MEM_WRITE
 from ..names.decode.unwindinfo import RuntimeFunction, UnwindDataError
 from ..names.imagereader import ImageReader
 from ..names.symbolizer import AddressNamer, KnownModule
@@ -28,6 +29,8 @@ _DETOUR = 16
 """Bytes of a function's entry that a hook replaces, at most."""
 _MAX_COMPARED = 1 << 14
 _MAX_PAGES = 1 << 14
+
+_Place = Tuple[KnownModule, ImageReader]
 
 _BREAKPOINT = 0xCC
 """int3, which debuggers write over the first byte of an instruction."""
@@ -45,20 +48,20 @@ class ChangedCode:
         self._wide = space.machine is Machine.AMD64
         self._names = names
         self._readers: Dict[int, ImageReader] = {}
-        self._dirty: Memo[int, bool] = Memo(self._is_dirty, _MAX_PAGES)
+        self._places: Memo[int, Optional[_Place]] = Memo(self._place, _MAX_PAGES)
+        self._own: Memo[int, bool] = Memo(self._is_own, _MAX_PAGES)
         self._unchanged: Memo[int, bool] = Memo(self._is_unchanged, _MAX_COMPARED)
         self._replaced: Memo[int, bool] = Memo(self._is_replaced, _MAX_COMPARED)
 
     def own_copy(self, address: int) -> bool:
         """Returns whether a process has changed the code at a user-mode address, as far as the image shows.
 
-        Changed code lies in a private, dirty copy of the page; the shared page is clean. On a dirty page a
-        function is unchanged if its bytes equal the image section: products that hook write to few functions
-        of a page.
+        Changed code lies in a private copy of the page. There a function is unchanged if its bytes equal the
+        image section: products that hook write to few functions of a page.
         """
         if address >> 63:
             return False
-        changed = self._dirty[address // PAGE_SIZE] and not self._unchanged[address]
+        changed = self._own[address // PAGE_SIZE] and not self._unchanged[address]
         return changed or self._replaced[address]
 
     def replaced(self, address: int) -> bool:
@@ -76,13 +79,26 @@ class ChangedCode:
             self._readers[base] = known_module.open_reader()
         return self._readers.get(base)
 
-    def _placed(self, address: int) -> Optional[Tuple[KnownModule, ImageReader, int]]:
-        """Returns the module at an address, its reader and the RVA; None outside user-mode modules."""
-        known_module = self._names.module_at(address)
+    def _place(self, page: int) -> Optional[_Place]:
+        """Returns the module of a page and its reader; None outside user-mode modules."""
+        known_module = self._names.module_at(page * PAGE_SIZE)
         reader = None if known_module is None else self.reader_of(known_module)
-        if known_module is None or reader is None:
-            return None
-        return known_module, reader, address - known_module.module.base
+        return None if known_module is None or reader is None else (known_module, reader)
+
+    def _is_own(self, page: int) -> bool:
+        """Returns whether a process has a copy of a page for itself.
+
+        A copy that Windows has trimmed and read again is clean (described: Windows Internals, 7th edition,
+        part 1, chapter 5, "Page faults"): then the section has another physical page there.
+        """
+        place = self._places[page]
+        if place is None:
+            return self._is_dirty(page)
+        reader = place[1]
+        rva = page * PAGE_SIZE - reader.base
+        if reader.shows_section(rva, rva + PAGE_SIZE):
+            return False
+        return self._is_dirty(page) or reader.has_other_pages(rva, PAGE_SIZE)
 
     def _is_dirty(self, page: int) -> bool:
         layer = self._layer
@@ -95,33 +111,37 @@ class ChangedCode:
 
     def _is_unchanged(self, address: int) -> bool:
         """Returns whether the function at an address, or the bytes around it, equal the image section."""
-        place = self._placed(address)
+        place = self._places[address // PAGE_SIZE]
         if place is None:
             return False
-        known_module, reader, rva = place
+        known_module, reader = place
+        rva = address - reader.base
         low, high = _extent(known_module.image.find_entry(rva), rva)
         pair = reader.with_section(low, high - low)
         return pair is not None and pair[0] == pair[1]
 
     def _is_replaced(self, address: int) -> bool:
-        place = self._placed(address)
+        place = self._places[address // PAGE_SIZE]
         if place is None:
             return False
-        known_module, reader, rva = place
+        known_module, reader = place
+        rva = address - reader.base
         piece = known_module.image.find_entry(rva)
         if piece is None:
             return False
-        if self._wide and _contradicts(known_module, piece, reader):
-            return True
         low, high = _extent(piece, rva)
+        shared = reader.shows_section(low, high)
+        if self._wide and _contradicts(known_module, piece, reader, shared and low == piece.begin):
+            return True
         pages = range((address - rva + low) // PAGE_SIZE, (address - rva + high - 1) // PAGE_SIZE + 1)
-        dirty = any(map(self._dirty.__getitem__, pages))
-        if not dirty and reader.file is None:
+        own = not shared and any(map(self._own.__getitem__, pages))
+        if not own and reader.file is None:
             return False
+        own = own and not _writes_itself(known_module, reader, rva)
         written = self._detour(reader.read(piece.begin, _DETOUR) or b"")
         if written and rva >= piece.begin + written:
             low = max(low, piece.begin + _DETOUR)
-        pair = reader.with_section(low, high - low) if dirty and low < high else None
+        pair = reader.with_section(low, high - low) if own and low < high else None
         if pair is not None and pair[0] != pair[1]:
             if any(mine != theirs and mine != _BREAKPOINT for mine, theirs in zip(*pair)):
                 return True
@@ -137,12 +157,32 @@ def _extent(piece: Optional[RuntimeFunction], rva: int) -> Tuple[int, int]:
     return max(low, rva - _FARTHEST, 0), min(high, rva + _FARTHEST)
 
 
-def _contradicts(known_module: KnownModule, piece: RuntimeFunction, reader: ImageReader) -> bool:
-    """Returns whether the prologue of the function that a piece belongs to contradicts its unwind data."""
+def _writes_itself(known_module: KnownModule, reader: ImageReader, rva: int) -> bool:
+    """Returns whether the section's own headers let a program write its code, as a packed program does: the
+    section has its code before it was unpacked."""
+    headers = known_module.image.headers
+    if headers is None or not reader.same_pages(0, PAGE_SIZE):
+        return False
+    return any(part.start <= rva < part.end and part.characteristics & MEM_WRITE for part in headers.sections)
+
+
+def _contradicts(
+    known_module: KnownModule, piece: RuntimeFunction, reader: ImageReader, shared: bool
+) -> bool:
+    """Returns whether the prologue of the function that a piece belongs to contradicts its unwind data.
+
+    `shared` says whether the piece up to the address is proven to be the section's: what is found of it is
+    then true for all processes that share the table.
+    """
     image = known_module.image
     table = image.functions
-    first = None if table is None or image.hybrid is not None else table.primary(piece)
-    if table is None or first is None:
+    if table is None or image.hybrid is not None:
+        return False
+    known = table.contradicted.get(piece.begin) if shared else None
+    if known is not None:
+        return known
+    first = table.primary(piece)
+    if first is None:
         return False
     try:
         info = table.unwind_info(first)
@@ -151,4 +191,7 @@ def _contradicts(known_module: KnownModule, piece: RuntimeFunction, reader: Imag
     size = max([each.offset for each in info.codes], default=0)
     length = min(max(size, _DETOUR), first.end - first.begin)
     code = reader.read(first.begin, length) if 0 < size <= length else None
-    return code is not None and not prologue_x64.agrees(code, info)
+    contradicts = code is not None and not prologue_x64.agrees(code, info)
+    if shared and first.begin == piece.begin and piece.begin not in table.contradicted:
+        table.contradicted.keep(piece.begin, contradicts)
+    return contradicts

@@ -50,8 +50,12 @@ def build(name: str) -> Clean:
     return Clean(host.kernel, {function.__name__: function(host) for function in SITUATIONS_64})
 
 
-def shared_pages(kernel: Kernel) -> Callable[[ImageSection, int], None]:
-    """Returns a function that takes a page of a file (its RVA) from its section and from all views of it."""
+def shared_pages(kernel: Kernel, state: State = State.MISSING) -> Callable[[ImageSection, int], None]:
+    """Returns a function that takes a page of a file (its RVA) from its section and from all views of it.
+
+    `state` is what the page becomes: MISSING for one that the image lacks, PROTOTYPE for one that Windows has
+    trimmed, which is in the file only.
+    """
     views = [
         (process.space, vad)
         for process in kernel.processes
@@ -62,8 +66,8 @@ def shared_pages(kernel: Kernel) -> Callable[[ImageSection, int], None]:
     def lose(section: ImageSection, rva: int) -> None:
         for space, vad in views:
             if vad.section is section and space.shares(vad.start + rva):
-                space.set_state(vad.start + rva, PAGE, State.MISSING)
-        section.set_state(rva, PAGE, State.MISSING)
+                space.set_state(vad.start + rva, PAGE, state)
+        section.set_state(rva, PAGE, state)
 
     return lose
 

@@ -23,11 +23,17 @@ Chain = Sequence[Union[str, Private32]]
 
 
 class Program32:
-    """A 32-bit program on x64: WoW64's own 64-bit modules, and the 32-bit half."""
+    """A 32-bit program on x64: WoW64's own 64-bit modules, and the 32-bit half.
 
-    def __init__(self, host: Host64, name: str, *files: str, functions: str = "main") -> None:
+    The 64-bit half has an image of the program, too, which a real one lacks. In another `folder` than the
+    32-bit image it leaves that one the section of the file.
+    """
+
+    def __init__(
+        self, host: Host64, name: str, *files: str, functions: str = "main", folder: str = ""
+    ) -> None:
         self.host = host
-        self.wide = Program(host, name, _MODULES, "start", {}, "", {})
+        self.wide = Program(host, name, _MODULES, "start", {}, folder, {})
         self.process = self.wide.process
         self.wow = self.process.wow64()
         self.narrow = Narrow(self.wow, host.narrow_bases, name, functions, files)

@@ -14,12 +14,14 @@ from volatility3.plugins.windows import callstacks as callstacks_of_images
 
 from tests.conftest import SHARED
 from tests.forge import context, modulefile, sample
+from tests.forge.phys import PAGE
 from tests.support.callstackimages import MAIN
 from tests.support.findingimages import TID, X64, FindingImage
 from tests.support.only import only
 from tests.support.processdumps import OpenedDump, dump_of
 from winstacks.minidump.decode.dumpfile import Minidump
 from winstacks.minidump.decode.memory import memory_ranges
+from winstacks.names.decode.pe import MEM_WRITE
 from winstacks.names.imagereader import ImageReader
 from winstacks.names.symbolizer import Symbolizer
 from winstacks.process.spaces import AddressSpaces
@@ -35,12 +37,15 @@ DETOURS = [
     "e9 00 10 00 00",
     "eb 10",
     "ff 25 00 00 00 00",
+    "ff 25 00 00 00 00 88 77 66 55 f7 7f 00 00",
     "cc",
     "48 b8 00 00 00 00 00 7f 00 00 ff e0",
     "49 bb 00 00 00 00 00 7f 00 00 41 ff e3",
     "68 00 00 00 00 c3",
     "68 00 00 00 00 c7 44 24 04 00 7f 00 00 c3",
 ]
+SECTION_FLAGS = 36
+"""The offset of Characteristics in a section's header."""
 DIFFERS = "code and unwind data differ"
 
 Frame = Tuple[str, bool]
@@ -155,16 +160,41 @@ def test_a_function_is_compared_with_its_file(
         ]
 
 
+@pytest.mark.parametrize("is_clean", [False, True])
 @pytest.mark.parametrize("name", X64)
-def test_a_function_is_compared_with_the_section(name: str, tmp_path: pathlib.Path) -> None:
-    """Of an image of memory the page of the process is dirty, and the section has the file's bytes."""
+def test_a_function_is_compared_with_the_section(name: str, is_clean: bool, tmp_path: pathlib.Path) -> None:
+    """Of an image of memory the page of the process is dirty, or clean if Windows wrote it to the page file
+    and read it again; the section has the file's bytes."""
     forged = FindingImage(name)
     forged.beside("other.exe", 2000)
     whole = callers(forged, tmp_path)
     assert len(whole) == 2
     assert all(sure for _, sure in whole)
-    forged.stacks.modules["app"].write(MAIN.rva + 0x30, b"\xcd\x2e" * 4)
+    app = forged.stacks.modules["app"]
+    app.write(MAIN.rva + 0x30, b"\xcd\x2e" * 4)
+    if is_clean:
+        entry = app.space.tables.entry(app.base + MAIN.rva)
+        assert entry is not None
+        app.space.tables.map(app.base + MAIN.rva, entry >> 12 & (1 << 36) - 1, shared=True)
     assert callers(forged, tmp_path) == [(symbol, number == 0) for number, (symbol, _) in enumerate(whole)]
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+@pytest.mark.parametrize("name", X64)
+def test_a_packed_program_writes_its_own_code(name: str, is_own: bool, tmp_path: pathlib.Path) -> None:
+    """Its headers say so; headers that the process has changed say nothing."""
+    forged = FindingImage(name)
+    forged.beside("other.exe", 2000)
+    whole = callers(forged, tmp_path)
+    app = forged.stacks.modules["app"]
+    place = app.base + app.space.read(app.base, PAGE).index(b".text\0\0\0") + SECTION_FLAGS
+    flags = app.space.read_int(place, 4) | MEM_WRITE
+    write = app.space.write if is_own else app.space.write_file
+    write(place, flags.to_bytes(4, "little"))
+    app.write(MAIN.rva + 0x30, b"\xcd\x2e" * 4)
+    assert callers(forged, tmp_path) == [
+        (symbol, number == 0 or not is_own) for number, (symbol, _) in enumerate(whole)
+    ]
 
 
 def callers(forged: FindingImage, folder: pathlib.Path) -> List[Frame]:

@@ -43,6 +43,7 @@ _EXITS = ("RtlExitUserThread", "ExitThread")
 """Functions that those in which threads begin call once the start routine has returned."""
 _OTHER = "a start routine that continues in another module, such as a runtime"
 _FOUR_GB = 1 << 32
+_CODE_LOST = "its code, which may be a closure or delegate that jumps into a module, is not in the image"
 _FREED = "the module of the start routine was unloaded"
 _LOADED_ITSELF = "code that a driver loads itself (VirtualBox's VMMR0)"
 
@@ -67,11 +68,13 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         # A runtime that is loaded may have registered the range in a list that is not in the image.
         unknown = bool(facts.runtimes(half)) and facts.lacks_tables(half)
         rating = LOW if severity == LOW or unknown else MEDIUM
-        leads = _led(half, start, facts) if rating == MEDIUM and name.backing == PRIVATE else None
+        private = name.backing == PRIVATE
+        leads = _led(half, start, facts) if rating == MEDIUM and private else None
         rating, innocent = (rating, innocent) if leads is None else (LOW, leads)
-        innocent = _FREED if name.backing == UNMAPPED else innocent
+        lost = private and rating == MEDIUM and facts.image.memory(half).read(start, 1) is None
+        innocent = _FREED if name.backing == UNMAPPED else f"{innocent}; {_CODE_LOST}" if lost else innocent
         untold_kind = facts.executable(half, start) is None
-        confidence = POSSIBLE if lower or untold_kind else LIKELY
+        confidence = POSSIBLE if lower or lost or untold_kind else LIKELY
         yield _start_finding(stack, thread, start, name.symbol, rating, confidence, innocent, facts)
     elif name.backing == IMAGE and stack.kind in (USER, WOW64):
         first = _first(stack)

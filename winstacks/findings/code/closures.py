@@ -8,11 +8,16 @@ Such code lies in private memory, one piece for each closure. The forms are:
 * UMEntryThunk of .NET (described: dotnet/runtime, `vm/amd64/cgenamd64.cpp`)
 * ATL's thunks (described: Microsoft, `atlstdthunk.h`)
 
+A thunk of AutoHotkey's RegisterCallback and CallbackCreate for x86 calls instead, and its address is on
+stacks (described: AutoHotkey, `script2.cpp`, `RCCallbackFunc`; the code that writes it is in AutoHotkey.exe
+1.1 of 32 bits: listing).
+
 Source of the encodings: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Dict, NamedTuple, Optional, Tuple
 
 from ...memory.decode.machine import Machine
@@ -27,6 +32,12 @@ _FIXED = {
 }
 """First bytes and lengths of instructions that load no register: endbr, nop; clc and stc, by which libffi
 marks whether xmm registers have arguments; push imm32, mov dword ptr [esp+4], imm32."""
+
+_CALLING = re.compile(rb"\xe8\0{4}\x8d\x44\x24\x08\x50\xff\x15(.{4})\x59\x83\xc4.\xff\xe1", re.DOTALL)
+"""call to the next instruction; lea eax, [esp+8]; push eax; call [address]; pop ecx; add esp, imm8; jmp ecx:
+it pushes the addresses of its arguments and of itself, and returns when the function that it calls does."""
+_BEFORE, _BEHIND = 16, 6
+"""Bytes of this code up to where its call returns, and behind."""
 
 
 class _Load(NamedTuple):
@@ -60,6 +71,17 @@ def closure_target(read: Read, start: int, machine: Machine) -> Optional[int]:
         if load.register is not None:
             registers[load.register] = load.value
     return None
+
+
+def called_by_thunk(read: Read, address: int, machine: Machine) -> Optional[int]:
+    """Returns the address that a thunk calls which does nothing else; `address` is where its call returns.
+
+    None if the code there is other code, or a page is missing.
+    """
+    if machine is not Machine.I386:
+        return None
+    found = _CALLING.match(read(address - _BEFORE, _BEFORE + _BEHIND) or b"")
+    return None if found is None else unsigned(read(int.from_bytes(found[1], "little"), machine.pointer_size))
 
 
 def _jumps_by(code: bytes, machine: Machine) -> Optional[int]:

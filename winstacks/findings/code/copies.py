@@ -275,7 +275,9 @@ class SectionCopies:
         rva = page - mapping.vad.start
         data = reader.load(rva, PAGE_SIZE).read(rva, PAGE_SIZE)
         if data is None:
-            return Comparison(reason=NOT_IN_MEMORY)
+            # The entry of a page that was changed leads to the page file.
+            is_shared = reader.maps_section(rva, PAGE_SIZE)
+            return SHARED if is_shared else Comparison(reason=NOT_IN_MEMORY)
         if reader.same_pages(rva, PAGE_SIZE):
             return self._with_file(mapping, page) or SHARED
         if not self.others(mapping):

@@ -16,7 +16,7 @@ from ...stacklist.stack import StackRecord
 from ..facts import CheckFacts
 from ..finding import NONE_KNOWN, FramePlace, find_place, frame_places
 from ..ground import ends_in_ground
-from .neighbours import vendor_neighbour
+from .neighbours import has_much_code, vendor_neighbour
 from .relays import is_hooked, of_relay
 from .runtimes import is_runtime, runtime_neighbour
 
@@ -31,6 +31,7 @@ _MAY_HAVE = "its list of function tables, which may have this range, is not in t
 _MAY_LIST = "the runtime's own list of code, which may have this range, is not all in the image"
 _LESS_SURE = "private code is less sure, because function tables of the process are not in the image"
 _LOST = "the stack above the code is not in the image, so its caller is unknown"
+_UNPROVEN = "the code to which the stack above may lead is not in the image, so its caller is unknown"
 _ALONE = ", but only Windows is on the stack: any code can register a table for itself"
 RELAY = "the relay of a hook that all processes have; the hook leads into"
 _OF_PRODUCT = ", as the relay of a hook by this product does"
@@ -59,12 +60,15 @@ def explained_at(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Tu
     if _is_alone(stack, place, facts):
         return MEDIUM, True, f"{innocent}{_ALONE}"
     runtime = runtime_neighbour(stack, place, facts) if severity == HIGH else None
-    if severity == HIGH and runtime is None and lower and _cut_off(stack, place):
-        return MEDIUM, True, f"{innocent}; {_LOST}"
     if runtime is None or not runtime.is_known:
         served = of_relay(stack.space, place.at, facts) if severity == HIGH else None
         if served is not None:
             return LOW, True, f"{RELAY} {served}"
+        lost = _lost_caller(stack, place) if severity == HIGH and runtime is None else ""
+        if lost:
+            # A module may be on both sides of the code of a process that has as much of it as compilers make.
+            compiled = lower or (not place.guessed and has_much_code(stack.space, facts))
+            return MEDIUM if compiled else HIGH, True, f"{innocent}; {lost}"
         beside = vendor_neighbour(stack, place, facts) if severity == HIGH else None
         if beside is not None:
             return (LOW if beside.belongs else MEDIUM), True, beside.describe
@@ -117,9 +121,15 @@ def _called(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Optiona
     return None if known_module is None else known_module.module.file
 
 
-def _cut_off(stack: StackRecord, place: FramePlace) -> bool:
-    """Returns whether the stack above a frame is not in the image, so that its caller is unknown."""
-    return place.number == len(stack.frames) - 1 and has_status(stack.status, StatusCode.STACK_UNREADABLE)
+def _lost_caller(stack: StackRecord, place: FramePlace) -> str:
+    """Returns why the caller of the outermost frame is unknown, if lost pages are the reason, else ""."""
+    if place.number < len(stack.frames) - 1:
+        return ""
+    if has_status(stack.status, StatusCode.STACK_UNREADABLE):
+        return _LOST
+    # Values that may be return addresses are candidates where the calls before them cannot be read.
+    absent = not place.guessed and has_status(stack.status, StatusCode.CANDIDATES)
+    return _UNPROVEN if absent else ""
 
 
 def untold(facts: CheckFacts) -> Iterator[str]:

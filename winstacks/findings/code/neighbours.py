@@ -15,7 +15,8 @@ thread was interrupted (Numba's wrapper calls its kernel, and each has memory of
 
 An implant can bring such a module along. It explains the code only if the process has as much generated
 code as compilers make, and if the module belongs to the program: it is the program, lies in its folder,
-comes from a driver's package, or has neighbours from its folder in this process.
+comes from a driver's package, or has neighbours from its folder in this process. A thunk that only calls
+the module needs no compiler.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from ...process.vads import regions
 from ...stacklist.stack import StackRecord
 from ..facts import CheckFacts
 from ..finding import FramePlace
+from .closures import called_by_thunk
 from .functions import function_at
 from .runtimes import (
     INTERRUPTED,
@@ -50,6 +52,7 @@ _MANY = 4
 and the relays of a hooking product are one."""
 _LARGE = 1 << 20
 """Bytes of one such range that count as many: engines reserve one range for all of their code."""
+_THUNK = ", and the code does nothing but call it"
 _FILES, _MUCH = f"{__name__}: files", f"{__name__}: much code"
 
 
@@ -57,7 +60,8 @@ class Neighbour(NamedTuple):
     """The module next to code outside all files.
 
     Attributes:
-        belongs: whether the process has much generated code, and the module belongs to the program
+        belongs: whether the process has much generated code, or the code is a thunk that does nothing but
+            call the module, and the module belongs to the program
         describe: the text for Innocent
     """
 
@@ -81,9 +85,19 @@ def vendor_neighbour(stack: StackRecord, place: FramePlace, facts: CheckFacts) -
     if inner is None and not was_interrupted(stack, place, outer, facts, much):
         return None
     frames = [outer] if inner is None else [outer, inner]
-    belongs = much and all(_belongs(stack.space, each, facts) for each in frames)
-    where = INTERRUPTED if inner is None else ON_BOTH_SIDES
+    simple = inner is not None and _only_calls(stack.space, place, inner, facts)
+    belongs = (much or simple) and all(_belongs(stack.space, each, facts) for each in frames)
+    where = INTERRUPTED if inner is None else f"{ON_BOTH_SIDES}{_THUNK if simple else ''}"
     return Neighbour(belongs, f"code that a module made: {outer.name.symbol} {where}")
+
+
+def _only_calls(space: AddressSpace, place: FramePlace, inner: FramePlace, facts: CheckFacts) -> bool:
+    """Returns whether code is a thunk that does nothing but call the module of the next inner frame."""
+    target = called_by_thunk(facts.image.memory(space).read, place.address, space.machine)
+    if target is None or inner.number != place.number - 1:
+        return False
+    called, running = (facts.namer(space).module_at(address) for address in (target, inner.at))
+    return called is not None and running is not None and called.module.base == running.module.base
 
 
 def is_vendor(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:

@@ -75,9 +75,14 @@ class FunctionTable:
         derived: values that stack walks derived from unwind data, by (RVA of the unwind data, offset in the
             function); kept as long as the table
         effects: values that stack walks derived of return addresses, by RVA; kept as long as the table
+        contradicted: whether the section's code at the RVA of an entry's begin contradicts its unwind data;
+            kept as long as the table
     """
 
-    __slots__ = ("_begins", "_ends", "_gaps", "_kept", "_unwinds", "derived", "effects", "read_rva")
+    __slots__ = (
+        *("_begins", "_ends", "_gaps", "_kept", "_unwinds", "contradicted", "derived", "effects"),
+        "read_rva",
+    )
 
     ENTRY_SIZE = RUNTIME_FUNCTION_SIZE
     """Bytes of an entry."""
@@ -91,6 +96,7 @@ class FunctionTable:
         self._kept: Kept[int, Any] = Kept(MOST_CODES)
         self.derived: Kept[Tuple[int, int], Any] = Kept(MOST_DERIVED)
         self.effects: Kept[int, Any] = Kept(MOST_DERIVED)
+        self.contradicted: Kept[int, bool] = Kept(MOST_DERIVED)
         self.read_rva = read_rva
 
     @staticmethod

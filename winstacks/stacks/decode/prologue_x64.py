@@ -8,7 +8,7 @@ LDC and Free Pascal (measured), apart from unwind data that describes no prologu
 pair of codes that V8 has for all its builtins.
 
 Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, PUSH, PUSHF, SUB, ADD, LEA,
-JMP, MOV, RET, INT3; Intel Advanced Performance Extensions Architecture Specification, PUSH2 and PUSHP.
+JMP, MOV, XCHG, RET, INT3; Intel Advanced Performance Extensions Architecture Specification, PUSH2 and PUSHP.
 """
 
 from __future__ import annotations
@@ -49,11 +49,13 @@ _PUSH2 = re.compile(rb"\x62(.)(.).\xff([\xf0-\xf7])\Z", re.DOTALL)
 _PUSHED_SLOT = re.compile(rb"(?:[\x50-\x57\x9c]|\x6a.|\x68.{4}|\xff[\xf0-\xf7])\Z", re.DOTALL)
 
 _DETOUR = re.compile(
-    rb"\xcc|\xeb.|\xe9.{4}|\xff\x25.{4}|[\x48\x49][\xb8-\xbf].{8}[\x41\x48\x49]?\xff[\xe0-\xe7]"
-    rb"|\x68.{4}(?:\xc7\x44\x24\x04.{4})?\xc3",
+    rb"\xcc|\xeb.|\xe9.{4}|\x48?\xff\x25(?:\0{4}.{8}|.{4})"
+    rb"|[\x48\x49][\xb8-\xbf].{8}(?:[\x41\x48\x49]?\xff[\xe0-\xe7]|\x41?[\x50-\x57]\xc3)"
+    rb"|\x50\x48\xb8.{8}\x48\x87\x04\x24\xc3|\x68.{4}(?:\xc7\x44\x24\x04.{4})?\xc3",
     re.DOTALL,
 )
-"""A breakpoint; jmp; mov register and jmp register; push and ret."""
+"""A breakpoint; jmp, with its target behind it or elsewhere; mov register and jmp register, or push and ret;
+push rax, mov rax, xchg [rsp], rax and ret; push and ret."""
 
 
 def detour(code: Bytes) -> int:

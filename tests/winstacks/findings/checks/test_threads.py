@@ -11,6 +11,8 @@ from typing import Sequence
 import pytest
 
 from tests.forge.handles import named
+from tests.forge.paging import State
+from tests.forge.phys import PAGE
 from tests.forge.vad import EXECUTE_READWRITE
 from tests.support.clean.host64 import GROUND, Host64
 from tests.support.clean.wow import Program32
@@ -104,6 +106,17 @@ def test_a_start_in_a_closure_or_delegate(code: str, severity: str) -> None:
     row = only(found(forged.image(), START))
     assert row["Severity"] == severity
     assert row["Innocent"].startswith("a closure or delegate") == (severity == "low")
+
+
+def test_a_start_in_code_that_is_not_in_the_image() -> None:
+    """It may be a closure."""
+    forged = FindingImage("win10-x64")
+    forged.private()
+    forged.thread.ethread["Win32StartAddress"] = PRIVATE + 0x40
+    forged.app.space.set_state(PRIVATE, PAGE, State.MISSING)
+    row = only(found(forged.image(), START))
+    assert (row["Severity"], row["Confidence"]) == ("medium", "possible")
+    assert row["Innocent"].endswith("jumps into a module, is not in the image")
 
 
 @pytest.mark.parametrize(

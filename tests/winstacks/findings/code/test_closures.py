@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from winstacks.findings.code.closures import closure_target
+from winstacks.findings.code.closures import called_by_thunk, closure_target
 from winstacks.memory.decode.machine import Machine
 
 AT, FAR, NEAR = 0x7FF700001000, 0x7FF812345678, 0x12345678
@@ -54,6 +54,27 @@ def test_forms(form: str, code: str, machine: Machine, expected: Optional[int]) 
     )
 
 
+@pytest.mark.parametrize(
+    ("code", "machine", "expected"),
+    [
+        ("e800000000 8d442408 50 ff1520000100 59 83c410 ffe1", X86, NEAR),
+        ("e800000000 8d442408 50 ff1520000100 59 83c410 ffe1", X64, None),
+        ("e800000000 8d442408 50 ff1500000200 59 83c410 ffe1", X86, None),
+        ("e800000000 8d442408 50 ff1520000100 59 83c410 ffd1", X86, None),
+        ("e801000000 8d442408 50 ff1520000100 59 83c410 ffe1", X86, None),
+    ],
+)
+def test_a_thunk_that_calls(code: str, machine: Machine, expected: Optional[int]) -> None:
+    """AutoHotkey's for x86: its call returns 16 bytes behind its start."""
+    memory = bytes.fromhex(code).ljust(0x20, b"\0") + NEAR.to_bytes(4, "little")
+
+    def read(address: int, length: int) -> Optional[bytes]:
+        start = address - 0x10000
+        return memory[start : start + length] if 0 <= start <= len(memory) - length else None
+
+    assert called_by_thunk(read, 0x10010, machine) == expected
+
+
 @pytest.mark.parametrize("at", [0, (1 << 64) - 0x1000])
 @pytest.mark.parametrize("displacement", ["ffffff7f", "00000080"])
 def test_addresses_wrap_around(at: int, displacement: str) -> None:
@@ -66,4 +87,5 @@ def test_addresses_wrap_around(at: int, displacement: str) -> None:
 @given(st.binary(max_size=80), st.sampled_from((X64, X86)))
 def test_any_bytes_end_in_an_address_or_in_none(code: bytes, machine: Machine) -> None:
     target = target_of(code, machine)
+    assert called_by_thunk(lambda address, length: code[:length], AT, machine) is None or machine is X86
     assert target is None or 0 <= target < 1 << 8 * machine.pointer_size

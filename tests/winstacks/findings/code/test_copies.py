@@ -298,3 +298,18 @@ def test_pages_of_the_section_need_no_list_of_processes(
     range_ = BASE + CODE, BASE + CODE + 4
     compared(kernel, tmp_path, (1000, *range_), (2000, *range_), (3000, *range_))
     assert walked == [2000]
+
+
+@pytest.mark.parametrize("state", [State.ABSENT, State.PROTOTYPE, State.PAGEFILE])
+@pytest.mark.parametrize("name", FULL)
+def test_a_page_that_no_one_has_in_memory(name: str, state: State, tmp_path: pathlib.Path) -> None:
+    """A process has not changed it if its entry leads to the section; one in the page file is its own."""
+    kernel = build(name)
+    for process in kernel.processes:
+        for module in process.modules:
+            if module.base == BASE and module.section is not None:
+                section = module.section
+                process.space.set_state(BASE + CODE, PAGE, state if process.pid == 1000 else State.PROTOTYPE)
+    section.set_state(CODE, PAGE, State.PROTOTYPE)
+    found = only(compared(kernel, tmp_path, (1000, BASE + CODE, BASE + CODE + 0x100)))
+    assert found == Comparison(reason=copies.NOT_IN_MEMORY if state is State.PAGEFILE else "")

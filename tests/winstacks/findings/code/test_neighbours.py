@@ -117,6 +117,36 @@ def test_a_module_that_was_changed_explains_nothing() -> None:
     assert row_of(program)["Severity"] == "high"
 
 
+@pytest.mark.parametrize(("state", "severity"), [(State.PROTOTYPE, "low"), (State.PAGEFILE, "high")])
+def test_a_module_whose_code_is_not_in_memory(state: State, severity: str) -> None:
+    """The entry of the page leads to the section: the process has not changed it; or to the page file."""
+    program = program_of()
+    program.interrupted("main", "engine!Run", code_in(program))
+    image = program.host.kernel.image()
+    module, _ = program.modules["engine"]
+    page = program.at("engine!Run") & -PAGE
+    assert module.section is not None
+    program.process.space.set_state(page, PAGE, state)
+    module.section.set_state(page - module.base, PAGE, State.PROTOTYPE)
+    module.section.finish()
+    assert only(found(image, CHECK))["Severity"] == severity
+
+
+def test_callers_whose_code_is_not_in_memory() -> None:
+    """The stack has return addresses; calls before them cannot be seen."""
+    program = program_of()
+    program.interrupted("main", "engine!Run", code_in(program))
+    image = program.host.kernel.image()
+    for module, _ in program.modules.values():
+        assert module.section is not None
+        program.process.space.set_state(module.base, module.size, State.PROTOTYPE)
+        module.section.set_state(0, module.size, State.PROTOTYPE)
+        module.section.finish()
+    row = only(found(image, CHECK))
+    assert (row["Severity"], row["Confidence"]) == ("medium", "likely")
+    assert "the code to which the stack above may lead is not in the image" in row["Innocent"]
+
+
 @pytest.mark.parametrize(
     "situation", [unnamed.emulator, unnamed.graphics_driver, unnamed.numba], ids=lambda item: item.__name__
 )

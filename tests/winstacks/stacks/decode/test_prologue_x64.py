@@ -74,3 +74,28 @@ def test_what_a_hook_wrote_over_is_not_compared_and_what_is_behind_is() -> None:
     assert prologue_x64.agrees(jump + bytes.fromhex("48 83 ec 20"), info)
     assert not prologue_x64.agrees(jump + bytes.fromhex("48 83 ec 28"), info)
     assert not prologue_x64.agrees(b"\x90" * 12 + bytes.fromhex("48 83 ec 20"), info)
+
+
+@pytest.mark.parametrize(
+    "detour",
+    [
+        "e9 00 10 00 00",
+        "ff 25 00 10 00 00",
+        "48 ff 25 00 10 00 00",
+        "ff 25 00 00 00 00 88 77 66 55 f7 7f 00 00",
+        "48 b8 88 77 66 55 f7 7f 00 00 ff e0",
+        "48 b8 88 77 66 55 f7 7f 00 00 50 c3",
+        "49 bb 88 77 66 55 f7 7f 00 00 41 53 c3",
+        "50 48 b8 88 77 66 55 f7 7f 00 00 48 87 04 24 c3",
+        "68 88 77 66 55 c7 44 24 04 f7 7f 00 00 c3",
+    ],
+)
+def test_all_bytes_of_a_hook_are_passed_over(detour: str) -> None:
+    """mov [rsp+8], rbx; mov [rsp+10h], rsi; push rdi; sub rsp, 20h: a jump with its target behind it, as
+    products write it, ends within the last of these."""
+    info = unwind_info("01 0f 06 00 0f 64 07 00 0f 34 06 00 0f 32 0b 70")
+    whole = bytes.fromhex("48 89 5c 24 08 48 89 74 24 10 57 48 83 ec 20 8b f9")
+    hook = bytes.fromhex(detour)
+    assert prologue_x64.detour(hook.ljust(16, b"\x90")) == len(hook)
+    assert prologue_x64.agrees(whole, info)
+    assert prologue_x64.agrees(hook + whole[len(hook) :], info)
