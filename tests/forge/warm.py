@@ -144,11 +144,15 @@ def load_plugins() -> None:
     """Imports Volatility and all plugins; rows are checked from here on."""
     import volatility3.plugins
     from volatility3 import framework
-    from volatility3.framework import automagic, constants
+    from volatility3.framework import automagic, constants, layers
 
+    from . import opener
+
+    opener.share()
     volatility3.plugins.__path__ = [str(PLUGINS), *constants.PLUGINS_PATH]
     framework.import_files(volatility3.plugins, True)
-    framework.import_files(automagic)
+    for package in (automagic, layers):
+        framework.import_files(package)
     from tests.support import checkedrows
 
     checkedrows.install()
@@ -159,16 +163,10 @@ def load_library() -> None:
     """Imports what the plugins import of the library when they run, and opens a file as Volatility does."""
     from volatility3.framework.layers import resources
 
-    from winstacks import commands
-    from winstacks.findings import registry
+    import winstacks
 
-    from . import opener
-
-    for module in pkgutil.iter_modules(commands.__path__):
-        importlib.import_module(f"{commands.__name__}.{module.name}")
-    for name in registry.CHECKS:
-        registry.check_named(name)
-    opener.share()
+    for module in pkgutil.walk_packages(winstacks.__path__, "winstacks."):
+        importlib.import_module(module.name)
     resources.ResourceAccessor().open(pathlib.Path(__file__).as_uri()).close()
 
 
