@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import importlib
 import json
 import os
@@ -193,7 +192,9 @@ def main() -> None:
     path = listening.getsockname()
     program = importlib.import_module(name)
     program.load()
-    gc.freeze()
+    from winstacks.memory.collector import freeze
+
+    freeze()
     job = serve(listening)
     if job is None:
         shutil.rmtree(os.path.dirname(path))
