@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import json
+import operator
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Callable
@@ -69,19 +71,24 @@ class Export:
         """Yields a Speedscope file: a profile for each image, with the counts of stacks as weights."""
         numbers: dict[str, int] = {}
         yield f'{{"$schema": {json.dumps(_SCHEMA)}, "exporter": "stackfleet", "profiles": ['
-        samples: list[list[int]] = []
-        weights: list[int] = []
-        image, first = "", True
-        for row in self._stacks():
-            if row["ImageId"] != image and samples:
-                yield _profile(image, samples, weights, first)
-                samples, weights, first = [], [], False
-            image = row["ImageId"]
-            frames = (process_name(row["Process"]), *_frames(row["Stack"]))
-            samples.append([numbers.setdefault(frame, len(numbers)) for frame in frames])
-            weights.append(row["Count"])
-        if samples:
-            yield _profile(image, samples, weights, first)
+        comma = ""
+        for image, rows in itertools.groupby(self._stacks(), key=operator.itemgetter("ImageId")):
+            samples, weights = [], []
+            for row in rows:
+                frames = (process_name(row["Process"]), *_frames(row["Stack"]))
+                samples.append([numbers.setdefault(frame, len(numbers)) for frame in frames])
+                weights.append(row["Count"])
+            profile = {
+                "type": "sampled",
+                "name": image,
+                "unit": "none",
+                "startValue": 0,
+                "endValue": sum(weights),
+                "samples": samples,
+                "weights": weights,
+            }
+            yield comma + json.dumps(profile)
+            comma = ","
         yield f'], "shared": {{"frames": {json.dumps([{"name": frame} for frame in numbers])}}}}}'
 
     def timesketch(self) -> Iterator[str]:
@@ -120,19 +127,6 @@ LINES: dict[str, Callable[[Export], Iterator[str]]] = {
 def _frames(stack: str) -> list[str]:
     """Returns the functions of a stack, outermost first."""
     return [_OFFSET.sub(r"\1", frame) for frame in reversed(stack.split(STACK_SEPARATOR))]
-
-
-def _profile(name: str, samples: list[list[int]], weights: list[int], first: bool) -> str:
-    profile = {
-        "type": "sampled",
-        "name": name,
-        "unit": "none",
-        "startValue": 0,
-        "endValue": sum(weights),
-        "samples": samples,
-        "weights": weights,
-    }
-    return ("" if first else ",") + json.dumps(profile)
 
 
 MOST_BYTES = 32766

@@ -90,8 +90,7 @@ class Damaged:
     @property
     def called(self) -> str:
         """The name of the image for people, which may contain any letter."""
-        name = f"{self.path} ({self.image_id})" if self.path else self.image_id
-        return name if name.isprintable() else repr(name)
+        return _shown(f"{self.path} ({self.image_id})" if self.path else self.image_id)
 
 
 @dataclasses.dataclass(frozen=True)

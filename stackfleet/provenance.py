@@ -55,12 +55,10 @@ def sha256(path: Union[str, pathlib.Path], poll: Callable[[], None] = lambda: No
     """
     whole = hashlib.sha256()
     with _opened(path) as stream:
-        while True:
-            data = stream.read(CHUNK)
-            if not data:
-                return whole.hexdigest()
+        while data := stream.read(CHUNK):
             whole.update(data)
             poll()
+    return whole.hexdigest()
 
 
 def probe(path: str) -> str:

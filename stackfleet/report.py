@@ -23,13 +23,10 @@ from winstacks.html.lists import MAX_FINDINGS, Frames, PageLists
 
 from . import findings, questions
 from .database import Database
-from .imagepage import OF_FRAMES, card, image_pages, of_check, together
+from .imagepage import OF_FRAMES, Manifest, card, image_pages, of_check, together
 from .manifests import DONE
 from .output import whole_file
 from .sqltext import quoted
-
-Manifest = dict[str, Any]
-"""A row of the view of manifests."""
 
 MAX_RARE = 1 << 10
 MAX_IMAGES = 1 << 14

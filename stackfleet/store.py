@@ -259,14 +259,7 @@ class Store:
         Raises:
             StoreError: the files cannot be removed
         """
-        opened = self._opened()
-        with explained():
-            opened.vacuum(
-                retention_hours=0,
-                dry_run=False,
-                enforce_retention_duration=False,
-                post_commithook_properties=_no_checkpoint(),
-            )
+        _remove_files(self._opened(), 0)
 
     def compact(self, target_size: int, retention_hours: int) -> None:
         """Merges small files; removes files that no version of the last hours has.
@@ -288,14 +281,7 @@ class Store:
         self._sync(before)
         # The removal of files and the checkpoint must know what others have committed meanwhile.
         opened = self._opened()
-        with explained():
-            opened.vacuum(
-                retention_hours=retention_hours,
-                dry_run=False,
-                enforce_retention_duration=False,
-                full=True,
-                post_commithook_properties=_no_checkpoint(),
-            )
+        _remove_files(opened, retention_hours, full=True)
         self._sync(before)
         self._make_checkpoint(opened)
 
@@ -358,6 +344,18 @@ class Store:
             if fields.get(field.name, field.type) != field.type:
                 raise StoreError(f"its column {field.name} is {fields[field.name]}, not {field.type}")
         return opened
+
+
+def _remove_files(opened: Any, hours: int, full: bool = False) -> None:
+    """Removes files that no version of the last hours has; `full`: those that no version ever had, too."""
+    with explained():
+        opened.vacuum(
+            retention_hours=hours,
+            dry_run=False,
+            enforce_retention_duration=False,
+            full=full,
+            post_commithook_properties=_no_checkpoint(),
+        )
 
 
 def _no_checkpoint() -> Any:

@@ -7,15 +7,11 @@ from __future__ import annotations
 import collections
 import threading
 from collections.abc import Sequence
-from typing import Any, Callable, Optional
+from concurrent.futures import Future
+from typing import Any, Callable
 
-
-class _Waiting:
-    """A thing that waits for a commit; `error` is its answer once `done` is set."""
-
-    def __init__(self, thing: Any) -> None:
-        self.thing, self.done = thing, False
-        self.error: Optional[Exception] = None
+Waiting = tuple[Any, "Future[None]"]
+"""A thing that waits for a commit, and its answer."""
 
 
 class Together:
@@ -28,7 +24,7 @@ class Together:
 
     def __init__(self, most: int, error: type[Exception]) -> None:
         self._most, self._error = most, error
-        self._waiting: collections.deque[_Waiting] = collections.deque()
+        self._waiting: collections.deque[Waiting] = collections.deque()
         self._lock = threading.Lock()
 
     def add(self, thing: Any, write: Callable[[Sequence[Any]], None]) -> None:
@@ -40,27 +36,27 @@ class Together:
         Raises:
             error: what `write` raises for this thing alone
         """
-        mine = _Waiting(thing)
-        self._waiting.append(mine)
+        mine: Future[None] = Future()
+        self._waiting.append((thing, mine))
         with self._lock:
-            while not mine.done:
+            while not mine.done():
                 group = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
                 self._write(group, write)
-        if mine.error is not None:
-            raise mine.error
+        mine.result()
 
-    def _write(self, group: Sequence[_Waiting], write: Callable[[Sequence[Any]], None]) -> None:
+    def _write(self, group: Sequence[Waiting], write: Callable[[Sequence[Any]], None]) -> None:
         try:
-            write([item.thing for item in group])
+            write([thing for thing, _ in group])
         except self._error as error:
             if len(group) > 1:
                 # One of them may be to blame.
                 for item in group:
                     self._write([item], write)
                 return
-            group[0].error = error
-        for item in group:
-            item.done = True
+            group[0][1].set_exception(error)
+            return
+        for _, answer in group:
+            answer.set_result(None)
 
 
 _BY_NAME: dict[str, Together] = {}

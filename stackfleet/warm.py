@@ -24,6 +24,7 @@ import threading
 import traceback
 from typing import Any
 
+from winstacks.memory.collector import freeze
 from winstacks.memory.workers import end_with_parent
 
 from . import child
@@ -170,5 +171,5 @@ def main() -> None:
     load(json.loads(sys.argv[3]))
     if threads() == 1:
         gc.collect()
-        gc.freeze()
+        freeze()
         Forks(socket.socket(fileno=0)).serve()

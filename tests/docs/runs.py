@@ -17,7 +17,7 @@ from typing import Dict, List
 
 from tests.conftest import ROOT
 from tests.forge import ask, context, real_sets, sample, vol, warm
-from tests.support import processdumps, realtruth, smalldumps
+from tests.support import processdumps, realtruth, smalldumps, warmfleet, warmreader
 
 from . import pages
 from .pages import Block
@@ -61,13 +61,14 @@ class Runner:
         self._symbols = symbols
         programs = folder / "bin"
         programs.mkdir()
-        words = [sys.executable, "-S", ask.__file__, warm.server(), "-q", "--offline", "-s", str(symbols)]
+        asking = [sys.executable, "-S", ask.__file__]
+        words = [*asking, warm.server(), "-q", "--offline", "-s", str(symbols)]
         words += ["--cache-path", str(folder / "cache"), "-p", str(vol.PLUGINS)]
         program = programs / "vol"
         text = f'#!/bin/bash\n{shlex.join(words)} "$@"\n'
         program.write_text(text)
         program.chmod(0o755)
-        fleet = [sys.executable, "-m", "stackfleet"]
+        fleet = [*asking, warm.server(warmfleet.__name__)]
         reading = ["--symbol-dirs", str(symbols), "--cache-path", str(folder / "cache"), "--offline"]
         program = programs / "stackfleet"
         program.write_text(
@@ -81,6 +82,7 @@ class Runner:
             PYTHONWARNINGS="ignore",
             PYTHONPATH=str(ROOT),
             COLUMNS="120",
+            **{warmfleet.READERS: warm.server(warmreader.__name__)},
         )
         self.output = functools.lru_cache(maxsize=None)(self._output)
 

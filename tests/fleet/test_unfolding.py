@@ -203,6 +203,8 @@ def uploaded(attack: Attack, bucket: str) -> str:
     return bucket
 
 
+# Nothing of ours knows one store from another: tests/fleet/test_lake.py has each of them.
+@pytest.mark.parametrize("server", ["s3"], indirect=True)
 def test_files_and_checkpoints_of_a_bucket_are_refused(
     attack: Attack, bucket: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

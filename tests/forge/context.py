@@ -25,7 +25,7 @@ from typing import Any, Callable, Dict, FrozenSet, Iterator, Optional, Sequence,
 
 import volatility3.symbols
 from volatility3 import framework, schemas
-from volatility3.framework import automagic, constants, contexts, interfaces, layers, plugins
+from volatility3.framework import automagic, constants, contexts, interfaces, plugins
 from volatility3.framework.automagic.construct_layers import ConstructionMagic
 from volatility3.framework.automagic.symbol_cache import SymbolCacheMagic
 from volatility3.framework.automagic.windows import WindowsIntelStacker
@@ -73,7 +73,6 @@ def symbol_directory() -> pathlib.Path:
         shipped = pathlib.Path(framework.__file__).parent / "symbols"
         volatility3.symbols.__path__ = [str(_home / "symbols"), str(shipped)]
         schemas.validate = functools.partial(_validated, schemas.validate)
-        framework.import_files = functools.partial(_imported, framework.import_files)
         tables = intermed.IntermediateSymbolTable
         setattr(tables, "file_symbol_url", functools.partial(_table_urls, tables.file_symbol_url))  # noqa: B010
         intermed.json = types.SimpleNamespace(load=lambda stream: _parsed(stream.read()))
@@ -122,16 +121,6 @@ def _structure(make: Callable[..., Any], context: Any, table: str, tell: Any, na
 def _content(context: Any, table: str) -> Any:
     """Returns the content of a symbol table; None for one of another kind than files have."""
     return getattr(getattr(context.symbol_space[table], "_delegate", None), "_json_object", None)
-
-
-@functools.lru_cache(maxsize=None)
-def _import_layers(import_files: Callable[..., Any]) -> Any:
-    return import_files(layers)
-
-
-def _imported(import_files: Callable[..., Any], package: Any, ignore_errors: bool = False) -> Any:
-    """Imports the files of a package: Volatility's layers once, and not for each image."""
-    return _import_layers(import_files) if package is layers else import_files(package, ignore_errors)
 
 
 @functools.lru_cache(maxsize=None)

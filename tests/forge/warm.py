@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import importlib
 import json
 import os
@@ -144,11 +143,15 @@ def load_plugins() -> None:
     """Imports Volatility and all plugins; rows are checked from here on."""
     import volatility3.plugins
     from volatility3 import framework
-    from volatility3.framework import automagic, constants
+    from volatility3.framework import automagic, constants, layers
 
+    from . import opener
+
+    opener.share()
     volatility3.plugins.__path__ = [str(PLUGINS), *constants.PLUGINS_PATH]
     framework.import_files(volatility3.plugins, True)
-    framework.import_files(automagic)
+    for package in (automagic, layers):
+        framework.import_files(package)
     from tests.support import checkedrows
 
     checkedrows.install()
@@ -159,16 +162,10 @@ def load_library() -> None:
     """Imports what the plugins import of the library when they run, and opens a file as Volatility does."""
     from volatility3.framework.layers import resources
 
-    from winstacks import commands
-    from winstacks.findings import registry
+    import winstacks
 
-    from . import opener
-
-    for module in pkgutil.iter_modules(commands.__path__):
-        importlib.import_module(f"{commands.__name__}.{module.name}")
-    for name in registry.CHECKS:
-        registry.check_named(name)
-    opener.share()
+    for module in pkgutil.walk_packages(winstacks.__path__, "winstacks."):
+        importlib.import_module(module.name)
     resources.ResourceAccessor().open(pathlib.Path(__file__).as_uri()).close()
 
 
@@ -195,7 +192,9 @@ def main() -> None:
     path = listening.getsockname()
     program = importlib.import_module(name)
     program.load()
-    gc.freeze()
+    from winstacks.memory.collector import freeze
+
+    freeze()
     job = serve(listening)
     if job is None:
         shutil.rmtree(os.path.dirname(path))

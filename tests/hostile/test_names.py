@@ -5,23 +5,34 @@
 from __future__ import annotations
 
 import pathlib
+from typing import Set
 
 import pytest
 
-from tests.hostile import plugins
+from tests.forge import context
+from tests.forge.context import Opened
+from tests.hostile import forking, pluginruns, plugins, subjects
 from tests.hostile.names import NAMES
-from tests.hostile.tier2 import Subject
+from tests.support import poolscans
 
 
 @pytest.mark.parametrize("kernel", ["win10-x64", "xp-x86"])
 def test_every_plugin(kernel: str, tmp_path: pathlib.Path) -> None:
-    subject = Subject(f"names-{kernel}", tmp_path)
-    shown = set()
-    for plugin in subject.plugins:
-        outcome = subject.base(plugin, plugins.switches(plugin)).outcome
-        assert not outcome.wrong
-        shown |= {value for row in outcome.rows for value in row if isinstance(value, str)}
-    text = "\n".join(shown)
+    opened = context.open_image(subjects.BUILDERS[f"names-{kernel}"](), tmp_path)
+    report = forking.call(lambda: _texts(opened))
+    assert not report.error, report.error
+    text = "\n".join(report.value)
     assert all(name not in text for name in NAMES if not name.isprintable())
     assert "\\x1b[31mred" in text
     assert "\\u202egnp" in text
+
+
+def _texts(opened: Opened) -> Set[str]:
+    """Returns the texts of all rows, as every plugin and renderer takes them."""
+    shown = set()
+    with poolscans.made_once():
+        for plugin in plugins.discover():
+            outcome = pluginruns.perform(opened, plugin, plugins.switches(plugin))
+            assert not outcome.wrong, (plugin, outcome.wrong)
+            shown |= {value for row in outcome.rows for value in row if isinstance(value, str)}
+    return shown

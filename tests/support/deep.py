@@ -48,7 +48,6 @@ FIRST: Dict[str, int] = {
     "tests/fleet/test_run.py::test_wrong_use": 5,
     "tests/fleet/test_unfolding.py::test_a_file_that_unfolds_to_gigabytes_is_left_out": 4,
     "tests/fleet/test_unfolding.py::test_every_command_refuses_it": 3,
-    "tests/fleet/test_unfolding.py::test_files_and_checkpoints_of_a_bucket_are_refused": 1,
     "tests/forge/test_config.py::test_a_configured_image_opens": 1,
     "tests/forge/test_images.py::test_every_format_opens": 2,
     "tests/forge/test_images.py::test_kernel_is_found_without_one_hint": 1,

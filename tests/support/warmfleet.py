@@ -35,6 +35,8 @@ def run() -> None:
     """Does what the program `stackfleet` does."""
     from stackfleet import child_process, cli, engine
 
+    # Those of the server would take a pipe for the file that they were opened for.
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding="utf-8", closefd=False) for number in (1, 2))
     # Where no scheduler answers, a command waits as long as this.
     engine.CONNECT = 2
     readers = os.environ.pop(READERS)

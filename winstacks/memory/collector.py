@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import itertools
-import os
 from typing import Callable, Iterable, Iterator, TypeVar
 
 Item = TypeVar("Item")
+
+_froze = False
 
 
 @contextlib.contextmanager
@@ -33,17 +33,24 @@ def collector_paused() -> Iterator[None]:
         yield
     finally:
         # This moves all young objects to the old generation. It would also unfreeze objects frozen by others.
-        if not _others_froze(os.getpid()):
+        if not _frozen():
             gc.freeze()
             gc.unfreeze()
         gc.enable()
 
 
-@functools.lru_cache(maxsize=1)
-def _others_froze(_: int) -> bool:
-    """Returns whether a process had frozen objects when it was first asked. Python counts them all each time.
-    The argument is the process ID: a process that was forked asks anew."""
-    return gc.get_freeze_count() > 0
+def freeze() -> None:
+    """Takes all objects out of later searches: a process does so that forks, or was forked."""
+    global _froze
+    gc.freeze()
+    _froze = True
+
+
+def _frozen() -> bool:
+    """Returns whether anybody froze objects. Python counts them all, and is asked until there are some."""
+    global _froze
+    _froze = _froze or gc.get_freeze_count() > 0
+    return _froze
 
 
 def paused_by_group(items: Iterable[Item], group: Callable[[Item], object]) -> Iterator[Item]:

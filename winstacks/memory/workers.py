@@ -12,7 +12,6 @@ that come later in the order are kept, up to MOST_KEPT bytes; then the workers o
 from __future__ import annotations
 
 import contextlib
-import gc
 import multiprocessing
 import os
 import pickle
@@ -37,6 +36,8 @@ from typing import (
     Tuple,
     Type,
 )
+
+from .collector import freeze
 
 MOST_KEPT = 64 << 20
 """Bytes of results that are kept until it is their turn."""
@@ -253,7 +254,7 @@ class Workers:
         try:
             self._prepare()
             limit_memory(self._share)
-            gc.freeze()
+            freeze()
             code = self._serve(results)
         except (BrokenPipeError, ConnectionError):
             # There is nobody left to send results to.

@@ -14,14 +14,13 @@ from winstacks.memory.collector import collector_paused, paused_by_group
 
 
 @pytest.fixture(autouse=True)
-def _as_it_was() -> Iterator[None]:
+def _as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing is frozen meanwhile: the tests' own conftest freezes what is imported."""
     gc.unfreeze()
-    collector._others_froze.cache_clear()
+    monkeypatch.setattr(collector, "_froze", False)
     yield
     gc.enable()
     gc.unfreeze()
-    collector._others_froze.cache_clear()
 
 
 def test_the_collector_is_paused_and_runs_again() -> None:
@@ -43,6 +42,15 @@ def test_what_was_made_while_it_was_paused_is_old() -> None:
 def test_what_somebody_has_frozen_stays_frozen() -> None:
     mine = [[number] for number in range(100)]
     gc.freeze()
+    with collector_paused():
+        pass
+    assert {id(element) for element in mine}.isdisjoint(map(id, gc.get_objects()))
+
+
+def test_what_was_frozen_by_us_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = [[number] for number in range(100)]
+    collector.freeze()
+    monkeypatch.delattr(gc, "get_freeze_count")
     with collector_paused():
         pass
     assert {id(element) for element in mine}.isdisjoint(map(id, gc.get_objects()))
