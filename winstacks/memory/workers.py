@@ -31,12 +31,13 @@ from typing import (
     Iterable,
     Iterator,
     List,
-    NamedTuple,
     Optional,
     Set,
     Tuple,
     Type,
 )
+
+from .decode.records import NamedTuple
 
 MOST_KEPT = 64 << 20
 """Bytes of results that are kept until it is their turn."""
