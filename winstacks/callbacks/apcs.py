@@ -10,11 +10,12 @@ memory to which NormalContext leads decides whether it is a function.
 
 from __future__ import annotations
 
-from typing import Callable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Callable, Iterator, List, Optional, Tuple
 
 from ..memory.decode import links
 from ..memory.decode.memo import Memo
 from ..memory.decode.ranges import span_at
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, Status, status
 from ..memory.decode.view import View
 from ..memory.image import AddressSpace, Image

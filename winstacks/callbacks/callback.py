@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Iterable, Iterator, List, Optional, Tuple
 
 from ..memory.decode import links
 from ..memory.decode.memory import Memory
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 

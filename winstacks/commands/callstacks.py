@@ -7,12 +7,13 @@ from __future__ import annotations
 import datetime
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Sequence, Tuple, Union
 
 from volatility3.framework import interfaces
 from volatility3.plugins import timeliner
 
 from ..columns.words import SCAN
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import Status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import moment

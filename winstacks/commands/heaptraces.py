@@ -7,7 +7,7 @@ from __future__ import annotations
 import itertools
 import logging
 from functools import cached_property
-from typing import Dict, Iterator, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Dict, Iterator, Optional, Sequence, Tuple, Union
 
 from volatility3.framework import exceptions, interfaces
 
@@ -20,6 +20,7 @@ from ..heaps.decode.umdh import UNKNOWN, Change, Growth, Total
 from ..heaps.lister import Heaps
 from ..heaps.umdh_log import loaded_modules, log_of
 from ..memory.decode.ranges import span_at
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import counted

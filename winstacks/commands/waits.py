@@ -7,12 +7,13 @@ from __future__ import annotations
 import itertools
 from functools import cached_property, partial
 from operator import attrgetter
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Union
 
 from volatility3.framework import interfaces
 
 from ..columns import words
 from ..locks.lister import LockLister
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import has_status, status
 from ..memory.decode.statuscodes import StatusCode, words_that
 from ..memory.decode.statusmeanings import Means

@@ -12,7 +12,6 @@ from typing import (
     Iterator,
     List,
     Mapping,
-    NamedTuple,
     Optional,
     Sequence,
     Set,
@@ -28,6 +27,7 @@ from ..memory.decode import pagetable
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.ranges import span_at
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.text import ShortText, short_of
 from ..memory.image import AddressSpace
 from ..memory.pagetables import PageTables

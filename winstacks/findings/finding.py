@@ -8,9 +8,10 @@ Severities are words with a fixed meaning, not scores.
 
 from __future__ import annotations
 
-from typing import Callable, Hashable, Iterator, NamedTuple, Optional, Tuple
+from typing import Callable, Hashable, Iterator, Optional, Tuple
 
 from ..columns.words import CALLBACK, HEAP, HEAPLOG, LOCK, LOW, POSSIBLE, RECORDED, SCAN, STD, USER, WOW64
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, Status, status, text
 from ..memory.decode.statuscodes import words_that
 from ..memory.decode.statusmeanings import Means

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple
 
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import status, text
 from ..memory.decode.text import process_label
 from ..stacklist.stack import StackRecord

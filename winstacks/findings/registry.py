@@ -22,7 +22,6 @@ from typing import (
     Iterable,
     Iterator,
     List,
-    NamedTuple,
     Optional,
     Sequence,
     Set,
@@ -32,6 +31,7 @@ from typing import (
 from ..columns.words import CALLBACK, CONFIDENCES, HIGH, LOW, MEDIUM, POSSIBLE, SHADOW
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, Status, has_status, status
 from ..memory.decode.statuscodes import StatusCode, words_that
 from ..memory.decode.statusmeanings import Means

@@ -18,11 +18,12 @@ entry of a shadow stack: not writable, and dirty (the same manual, volume 3).
 from __future__ import annotations
 
 import struct
-from typing import Iterator, List, NamedTuple, Optional, Set, Tuple, Union
+from typing import Iterator, List, Optional, Set, Tuple, Union
 
 from ..columns.words import KERNEL, USER
 from ..memory.decode import pagetable
 from ..memory.decode.machine import KERNEL_HALF
+from ..memory.decode.records import NamedTuple
 from ..process.kernelobjects import thread_at
 from ..process.thread import RUNNING, Thread
 from ..stacklist.stack import StackRecord

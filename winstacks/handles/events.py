@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Collection, Iterator, List, NamedTuple, Optional, Protocol, Union
+from typing import Any, Callable, Collection, Iterator, List, Optional, Protocol, Union
 
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, Status, status
 from ..memory.image import AddressSpace, Image
 from ..process.objectheaders import ObjectInfo

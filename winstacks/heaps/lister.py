@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Iterator, List, Optional, Sequence, Tuple
 
 from ..columns.words import STD
 from ..memory import pagetables
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.memory import Memory, Range, join
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, Status, contradicted, has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import integers

@@ -7,11 +7,12 @@ This is the only module of the room that knows the stacks of `stacklist`.
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Sequence, Set, Tuple
+from typing import Dict, List, Sequence, Set, Tuple
 
 from ..columns.words import SCAN, THREAD_KINDS
 from ..columns.words import UNLOADED as UNLOADED_BACKING
 from ..memory.decode.memo import Memo
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.text import process_name, short_of
 from ..stacklist.frames import MAX_FRAMES, NamedFrame
 from ..stacklist.stack import StackRecord

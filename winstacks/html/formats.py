@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Dict, Iterable, Iterator, List, Sequence, Tuple
 
+from ..memory.decode.records import NamedTuple
 from .prefixes import LEVELS, PrefixTree
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+
+from ..memory.decode.records import NamedTuple
 
 CODE, UNBACKED, UNLOADED, LEVEL, REST, UNREADABLE = range(6)
 """Looks of a box: code of a module or file; code in memory without a file; code of an unloaded module; no

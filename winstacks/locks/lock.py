@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Tuple, Union
+from typing import Optional, Tuple, Union
 
 from ..columns.words import CRITICAL_SECTION
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, Status, has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace

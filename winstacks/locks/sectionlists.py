@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import collections
 import logging
-from typing import Callable, Counter, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Counter, Dict, Iterator, List, Optional, Set, Tuple
 
 from ..memory.decode import links
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Kept, Memo
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.structure import integers
 from ..memory.image import AddressSpace, Image
 from ..names.loaderlists import module_lists

@@ -10,7 +10,7 @@ address to the form that a layer takes.
 from __future__ import annotations
 
 import io
-from typing import Callable, Dict, Iterable, Iterator, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, Iterable, Iterator, Optional, Tuple
 
 from volatility3.framework import exceptions, interfaces
 from volatility3.framework.layers import crash, intel, linear
@@ -20,6 +20,7 @@ from .decode.machine import Machine, UnsupportedMachineError
 from .decode.memo import Memo
 from .decode.pagetable import PAGE_SIZE
 from .decode.ranges import Claims, Extents
+from .decode.records import NamedTuple
 
 _CHUNK = 0x100000
 

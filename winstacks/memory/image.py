@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Callable, Dict, Iterable, Iterator, NamedTuple, Optional, Tuple, TypeVar
+from typing import Callable, Dict, Iterable, Iterator, Optional, Tuple, TypeVar
 
 from volatility3.framework import constants, interfaces
 from volatility3.framework.layers import intel
@@ -26,6 +26,7 @@ from .decode.machine import Machine
 from .decode.memo import Kept
 from .decode.memory import WINDOW, Memory, Range, Reader, ReadWindows
 from .decode.pagetable import PAGE_SIZE
+from .decode.records import NamedTuple
 from .decode.status import NOTHING, Status, has_status
 from .decode.statuscodes import words_that
 from .decode.statusmeanings import Means

@@ -30,7 +30,6 @@ from typing import (
     Iterable,
     Iterator,
     List,
-    NamedTuple,
     Optional,
     Set,
     Tuple,
@@ -38,6 +37,7 @@ from typing import (
 )
 
 from .collector import freeze
+from .decode.records import NamedTuple
 
 MOST_KEPT = 64 << 20
 """Bytes of results that are kept until it is their turn."""

@@ -10,11 +10,12 @@ crash begins there, and the CONTEXT of the dump begins a second one.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import FrozenSet, Iterator, List, Optional, Sequence, Tuple
 
 from ..memory import tables
 from ..memory.decode import text
 from ..memory.decode.machine import Machine
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, Status, StatusItem, naming, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image

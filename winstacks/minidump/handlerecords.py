@@ -8,8 +8,9 @@ the access that the handle grants.
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Tuple
+from typing import Dict, List, Tuple
 
+from ..memory.decode.records import NamedTuple
 from ..memory.image import AddressSpace, Image
 from ..process.handletables import HandleTables
 from ..process.objectheaders import Objects

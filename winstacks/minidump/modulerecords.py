@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ..memory.decode import text
 from ..memory.decode.machine import Machine
 from ..memory.decode.ranges import span_at
+from ..memory.decode.records import NamedTuple
 from ..memory.image import AddressSpace, Image
 from ..names.decode import pe, version
 from ..names.decode.pe import DIRECTORY_DEBUG as DEBUG

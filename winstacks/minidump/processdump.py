@@ -11,9 +11,10 @@ The bytes before the memory are made first and kept; the memory is read while it
 
 from __future__ import annotations
 
-from typing import Iterator, List, NamedTuple, Optional, Tuple
+from typing import Iterator, List, Optional, Tuple
 
 from ..memory.decode.machine import Machine
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image

@@ -13,8 +13,9 @@ Source of the constants: winnt.h (PAGE_*, MEM_*).
 from __future__ import annotations
 
 import itertools
-from typing import Iterator, NamedTuple, Sequence
+from typing import Iterator, Sequence
 
+from ..memory.decode.records import NamedTuple
 from ..process.regions import Region
 from .decode.memory import MAX_RANGES, MemoryInfo
 from .presentprotection import PresentProtection

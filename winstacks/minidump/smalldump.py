@@ -51,6 +51,8 @@ __all__ = [
 
 _TRAP_FRAMES = "trapframe"
 """Kind of this project's tables with the structures of kernel stacks."""
+_MAX_WHOLE = 1 << 22
+"""The most bytes of a file that is read at once: its texts alone are some hundred reads of a few bytes."""
 
 
 def small_dump(layer: interfaces.layers.DataLayerInterface) -> TriageDump:
@@ -58,9 +60,12 @@ def small_dump(layer: interfaces.layers.DataLayerInterface) -> TriageDump:
     text is a sentence for users."""
 
     def available(offset: int, length: int) -> bytes:
-        return read(offset, min(length, size - offset)) if 0 <= offset < size else b""
+        if not 0 <= offset < size:
+            return b""
+        return whole[offset : offset + length] if whole else read(offset, min(length, size - offset))
 
     read, size = bulk.file_reader(layer), int(layer.maximum_address) + 1
+    whole = read(0, size) if size <= _MAX_WHOLE else b""
     return TriageDump(available, size)
 
 

@@ -8,9 +8,10 @@ ProcessorFeatures is a byte, and a bit in SystemInfoStream (IsProcessorFeaturePr
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Tuple
+from typing import List, Optional, Tuple
 
 from ..memory.decode.machine import Machine
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.text import SECOND, UNIX_EPOCH
 from ..memory.decode.view import View
 from ..memory.image import AddressSpace, Image

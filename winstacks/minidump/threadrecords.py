@@ -13,10 +13,11 @@ Source of the members: the kernel's public symbols. PROCESS_PRIORITY_CLASS_* of 
 from __future__ import annotations
 
 from functools import partial
-from typing import Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, Mapping, Optional, Tuple
 
 from ..columns.words import USER, WOW64
 from ..memory.decode.machine import Machine
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import Status, status, text
 from ..memory.image import AddressSpace, Image
 from ..names.symbolizer import Symbolizer

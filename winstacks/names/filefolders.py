@@ -16,10 +16,11 @@ from __future__ import annotations
 import os
 import re
 import stat
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ..memory.decode.memo import Memo
 from ..memory.decode.pagetable import round_to_pages
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.text import last_part
 
 MAX_ENTRIES = 1 << 16

@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
-from typing import Callable, Iterator, List, NamedTuple, Tuple
+from typing import Callable, Iterator, List, Tuple
 
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.ranges import Extents
+from ..memory.decode.records import NamedTuple
 from .decode.peimage import PeImage
 
 Load = Callable[[int, int], Extents]

@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import functools
-from typing import Collection, Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Collection, Dict, Iterable, List, Optional, Tuple
 
 from volatility3.framework import exceptions
 
 from ..memory import bulk
 from ..memory.decode import text
 from ..memory.decode.pagetable import PAGE_SIZE
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, Status, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import KERNEL_PROCESS, Image

@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import sys
-from typing import Dict, List, NamedTuple, Optional, Protocol, Tuple
+from typing import Dict, List, Optional, Protocol, Tuple
 
 from ..memory.decode import links
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Kept, Memo
 from ..memory.decode.memory import Memory
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.structure import MissingMemberError, Structures
 from ..memory.decode.text import last_part
 from ..memory.image import AddressSpace, Image

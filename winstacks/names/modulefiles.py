@@ -14,11 +14,12 @@ process the log then names the files that would help.
 from __future__ import annotations
 
 import logging
-from typing import Dict, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, Optional, Sequence, Set, Tuple
 
 from ..memory.decode import text
 from ..memory.decode.memo import Memo
 from ..memory.decode.pagetable import round_to_pages
+from ..memory.decode.records import NamedTuple
 from ..memory.image import Image
 from .decode.pe import CodeView
 from .decode.peimage import PeFileError, PeImage

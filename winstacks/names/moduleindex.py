@@ -12,10 +12,11 @@ section. So a write by one process changes no name in another one, whichever is 
 from __future__ import annotations
 
 import functools
-from typing import Callable, Dict, Hashable, NamedTuple, Optional, Set, Tuple, Type
+from typing import Callable, Dict, Hashable, Optional, Set, Tuple, Type
 
 from volatility3.framework import interfaces
 
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, Status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image

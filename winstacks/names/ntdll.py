@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List, NamedTuple, Optional, Tuple
+from typing import Iterator, List, Optional, Tuple
 
 from ..memory.decode import text
 from ..memory.decode.pagetable import round_to_pages
 from ..memory.decode.ranges import Extents, span_at
+from ..memory.decode.records import NamedTuple
 from ..memory.image import AddressSpace, Image
 from ..process.regions import Region
 from ..process.sections import ImageSections, SectionView

@@ -21,7 +21,7 @@ import re
 import sqlite3
 import threading
 import zlib
-from typing import Any, Iterator, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Iterator, List, Mapping, Optional, Sequence
 
 from volatility3 import symbols
 from volatility3.framework import constants, exceptions, interfaces
@@ -30,6 +30,7 @@ from volatility3.framework.layers import resources
 from volatility3.framework.symbols.windows import pdbutil
 
 from ..memory.decode.memo import Memo
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.text import printable
 from ..memory.image import Image
 from .decode import rules

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Type
 
 from volatility3.framework import interfaces
 
 from ..memory.decode import ranges
 from ..memory.decode.machine import Machine
 from ..memory.decode.pagetable import PAGE_SIZE
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import has_status, status
 from ..memory.decode.statuscodes import StatusCode, words_that
 from ..memory.decode.statusmeanings import Means

@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import functools
-from typing import Callable, NamedTuple, Optional, Union
+from typing import Callable, Optional, Union
 
 from ..columns import words
 from ..columns.words import FAR, IMAGE, MODULE, NEAREST, NONE
 from ..memory.decode import text
 from ..memory.decode.pagetable import PAGE_SIZE
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, Status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..process.regions import Region

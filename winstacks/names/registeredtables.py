@@ -14,12 +14,13 @@ a pointer in the writable data of ntdll begins a ring of elements that are funct
 from __future__ import annotations
 
 import bisect
-from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Iterator, List, Optional, Sequence, Tuple
 
 from ..memory.decode import links, ranges
 from ..memory.decode.machine import Machine
 from ..memory.decode.memory import Memory
 from ..memory.decode.ranges import span_at
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import has_status
 from ..memory.decode.statuscodes import StatusCode, words_that
 from ..memory.decode.statusmeanings import Means

@@ -14,11 +14,12 @@ the return address itself belongs to the next function.
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, List, Optional, Tuple
 
 from volatility3.framework import constants
 
 from ..memory.decode.ranges import span_at
+from ..memory.decode.records import NamedTuple
 from ..memory.image import AddressSpace, Image
 from ..process.regions import Region
 from ..process.spaces import AddressSpaces

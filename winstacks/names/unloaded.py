@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Callable, Iterator, List, NamedTuple, Optional, Protocol, Tuple
+from typing import Callable, Iterator, List, Optional, Protocol, Tuple
 
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.memory import Memory
 from ..memory.decode.pagetable import PAGE_SIZE
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import Status, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import counted

@@ -5,12 +5,13 @@ two."""
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from ..memory.decode import text
 from ..memory.decode.machine import Machine
 from ..memory.decode.pagetable import round_to_pages
 from ..memory.decode.ranges import span_at
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, Status, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple, Optional, Set, Union
+from typing import Iterator, Optional, Set, Union
 
 from ..columns.words import DEREFERENCE, REFERENCE
 from ..memory import bulk
@@ -12,6 +12,7 @@ from ..memory.decode import text
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.memory import WINDOW, Memory, ReadWindows
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, Status, StatusItem, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image

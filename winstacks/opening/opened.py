@@ -12,7 +12,7 @@ Every method lists anew from the file. What cannot be read is listed too: as a r
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Collection, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Collection, Iterator, List, Optional, Sequence
 
 from volatility3.framework import exceptions
 
@@ -22,6 +22,7 @@ from ..heaps.decode.contents import HeapContents
 from ..heaps.lister import Heaps
 from ..locks.lister import LockLister
 from ..locks.lock import Listed
+from ..memory.decode.records import NamedTuple
 from ..memory.image import AddressSpace, Image
 from ..names.places import Name
 from ..names.symbolizer import Symbolizer

@@ -13,13 +13,14 @@ import os
 import pathlib
 import sys
 import types
-from typing import Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Mapping, Optional, Sequence, Union
 
 import volatility3.plugins
 import volatility3.symbols
 from volatility3 import framework
 from volatility3.framework import automagic, constants, contexts, exceptions, interfaces, plugins
 
+from ..memory.decode.records import NamedTuple
 from ..options import KINDS_OF_DUMPS, begins_as_a_dump, why_no_input
 
 Path = Union[str, "os.PathLike[str]"]

@@ -10,8 +10,9 @@ for their entries.
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Protocol
+from typing import List, Protocol
 
+from ..memory.decode.records import NamedTuple
 from ..memory.image import AddressSpace, Image
 
 

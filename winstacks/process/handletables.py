@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import functools
-from typing import Dict, Iterator, NamedTuple, Optional, Set, Tuple
+from typing import Dict, Iterator, Optional, Set, Tuple
 
 from ..memory.decode import links
 from ..memory.decode.machine import Machine
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.ranges import Extents
+from ..memory.decode.records import NamedTuple
 from ..memory.image import Image
 from . import globalflag
 from .decode import globalflags, handletable

@@ -15,8 +15,9 @@ callback lies where a segment's KernelStack points (8 and later). Callers that w
 
 from __future__ import annotations
 
-from typing import Iterator, List, NamedTuple, Optional, Tuple
+from typing import Iterator, List, Optional, Tuple
 
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
 from .stacklimits import MAX_STACK

@@ -7,13 +7,14 @@ Names have the form of Volatility's `windows.handles`.
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, List, Optional, Tuple
 
 from volatility3.framework import exceptions
 
 from ..memory.decode import text
 from ..memory.decode.memo import Memo
 from ..memory.decode.memory import string_lengths
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, Status, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import MissingMemberError

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from array import array
-from typing import Dict, NamedTuple, Optional, Tuple
+from typing import Dict, Optional, Tuple
 
 from volatility3.framework.layers import intel
 
@@ -22,6 +22,7 @@ from ..memory.decode import pagetable
 from ..memory.decode.memo import Memo
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.ranges import span_at
+from ..memory.decode.records import NamedTuple
 from ..memory.image import AddressSpace, Image
 from .regions import Region, protection_name
 from .sections import MAX_PAGES, UNREAD, ImageSections, PageTable, SectionView

@@ -13,13 +13,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-from typing import Dict, Iterator, List, NamedTuple, Optional, Protocol, Set, Tuple
+from typing import Dict, Iterator, List, Optional, Protocol, Set, Tuple
 
 from volatility3.framework import exceptions, interfaces
 from volatility3.plugins.windows import psscan
 
 from ..memory import bulk
 from ..memory.decode import links
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, Status, naming, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import Field, MissingMemberError

@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import logging
-from typing import Iterator, NamedTuple, Set, Tuple
+from typing import Iterator, Set, Tuple
 
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.view import View
 from ..memory.image import Image
 

@@ -10,8 +10,9 @@ has MemoryInfoListStream.
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Protocol, Tuple
+from typing import List, Optional, Protocol, Tuple
 
+from ..memory.decode.records import NamedTuple
 from ..memory.image import AddressSpace
 
 PROTECTIONS = (

@@ -14,7 +14,7 @@ PTEs", describes how a process's page table leads to a prototype PTE, and when a
 from __future__ import annotations
 
 from array import array
-from typing import Dict, Iterator, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, Optional, Tuple
 
 from volatility3.framework import interfaces
 from volatility3.framework.layers import intel, linear
@@ -25,6 +25,7 @@ from ..memory.decode.memo import Memo
 from ..memory.decode.memory import Windows
 from ..memory.decode.pagetable import PAGE_SHIFT, PAGE_SIZE
 from ..memory.decode.ranges import Extents
+from ..memory.decode.records import NamedTuple
 from ..memory.image import Image
 from ..memory.pagetables import Piece
 from .regions import Region

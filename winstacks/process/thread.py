@@ -9,9 +9,10 @@ newest one.
 
 from __future__ import annotations
 
-from typing import Collection, Iterator, NamedTuple, Optional, Protocol, Tuple
+from typing import Collection, Iterator, Optional, Protocol, Tuple
 
 from ..memory.decode.machine import Machine
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, Status, has_status, status
 from ..memory.decode.statuscodes import StatusCode, words_that
 from ..memory.decode.statusmeanings import Means

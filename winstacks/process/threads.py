@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Any, Collection, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Collection, Dict, Iterator, List, Optional, Set, Tuple
 
 from ..memory.decode import links
 from ..memory.decode.ranges import Extents
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, Status, StatusItem, contradicted, has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image

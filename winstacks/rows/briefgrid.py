@@ -16,11 +16,12 @@ import datetime
 import logging
 import os
 import sys
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence
 
 from volatility3.framework import interfaces
 
 from ..columns.tables import BRIEF_SPARE, KEYS
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.text import ShortText, short_of
 from .brief import (
     chunks,

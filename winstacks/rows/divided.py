@@ -13,11 +13,12 @@ import functools
 import itertools
 import logging
 import os
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, cast
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, cast
 
 from volatility3.framework import constants, exceptions
 
 from ..memory.collector import collector_paused
+from ..memory.decode.records import NamedTuple
 from ..memory.image import Image
 from ..memory.reopening import reopen_files, unknown_layers
 from ..memory.tables import MissingTableError

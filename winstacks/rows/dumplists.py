@@ -8,10 +8,11 @@ server, `PDB key` the path of its PDB.
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Iterator, List, NamedTuple
+from typing import Callable, Dict, Iterator, List
 
 from ..memory.decode import text
 from ..memory.decode.pagetable import round_to_pages
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, status
 from ..memory.decode.statuscodes import StatusCode
 from ..minidump.decode.dumpfile import Minidump

@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, NamedTuple, Optional
+from typing import Iterable, Iterator, Optional
 
 from ..columns.dictionary import names
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, Status, text
 from .grid import Grid, Row
 

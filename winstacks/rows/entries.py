@@ -20,13 +20,13 @@ from typing import (
     Iterable,
     Iterator,
     Mapping,
-    NamedTuple,
     Optional,
     Sequence,
     Tuple,
 )
 
 from ..memory.decode.memo import Memo
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, Status, text
 from ..memory.image import AddressSpace
 from ..process.objectheaders import ObjectInfo

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import itertools
 import logging
-from typing import Iterable, Iterator, NamedTuple, Optional, Protocol, Tuple, runtime_checkable
+from typing import Iterable, Iterator, Optional, Protocol, Tuple, runtime_checkable
 
 from volatility3.framework import interfaces
 from volatility3.framework.layers import intel, segmented
 
 from ..memory import bulk
 from ..memory.decode.pagetable import PAGE_SIZE
+from ..memory.decode.records import NamedTuple
 from ..memory.image import Image
 from ..process.cidtable import CID_TABLE, CidTable
 from ..process.processlist import page_tables, process_list, process_member

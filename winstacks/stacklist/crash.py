@@ -8,9 +8,10 @@ crash.words, crash.symbol, crash.driver
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from ..columns.words import TRAP
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.text import cell
 from ..memory.image import KERNEL_PROCESS
 from ..stacks.decode.frames import Frame

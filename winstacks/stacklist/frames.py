@@ -12,12 +12,13 @@ an address space is named once, for the tables of all plugins.
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Callable, Collection, Dict, Iterable, List, NamedTuple, Optional, Protocol, Sequence, Tuple
+from typing import Callable, Collection, Dict, Iterable, List, Optional, Protocol, Sequence, Tuple
 
 from ..columns.dictionary import STACK_SEPARATOR
 from ..columns.words import IMAGE, UNBACKED, UNKNOWN
 from ..memory.decode.memo import Memo
 from ..memory.decode.ranges import span_at
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import Status, contradicted, status
 from ..memory.decode.statuscodes import StatusCode, words_that
 from ..memory.decode.statusmeanings import Means

@@ -13,13 +13,14 @@ A plugin that walks the stacks of an image counts them in `Totals`, so that the 
 from __future__ import annotations
 
 import logging
-from typing import Any, Dict, Hashable, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Hashable, List, Optional, Tuple
 
 from volatility3.framework import constants
 
 from .. import VERSION
 from ..columns import jsoncells
 from ..columns.dictionary import SCHEMA, WARNING_SEPARATOR
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, Status, StatusItem, has_status, status
 from ..memory.decode.statuscodes import StatusCode, words_that
 from ..memory.decode.statusmeanings import Means

@@ -9,11 +9,12 @@ import hashlib
 import os
 import urllib.parse
 import urllib.request
-from typing import Dict, Iterator, List, NamedTuple, Optional
+from typing import Dict, Iterator, List, Optional
 
 from volatility3.framework import interfaces
 
 from ..memory import bulk
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.text import printable
 from ..memory.image import Image
 from .decode.imageid import ImageContent

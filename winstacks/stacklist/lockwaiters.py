@@ -14,11 +14,12 @@ the kernel is selected.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ..columns.words import WAITING
 from ..locks.lister import LockLister
 from ..locks.lock import Lock
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, Status, status
 from ..memory.image import KERNEL_PID
 from ..names.symbolizer import Symbolizer

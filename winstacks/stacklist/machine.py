@@ -13,7 +13,7 @@ environment that Windows gives to services (COMPUTERNAME, described in Microsoft
 from __future__ import annotations
 
 import collections
-from typing import Counter, Iterable, Iterator, List, NamedTuple, Optional, Protocol, Tuple
+from typing import Counter, Iterable, Iterator, List, Optional, Protocol, Tuple
 
 from ..columns.words import (
     ACTIVE_PAGES,
@@ -25,6 +25,7 @@ from ..columns.words import (
 )
 from ..memory import bulk
 from ..memory.decode.memory import Memory
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, Status, StatusItem, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import signed

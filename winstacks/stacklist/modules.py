@@ -15,11 +15,12 @@ image section if they can be read, else the copy in the process.
 from __future__ import annotations
 
 import functools
-from typing import Dict, NamedTuple, Optional, Set, Tuple
+from typing import Dict, Optional, Set, Tuple
 
 from ..memory.decode import text
 from ..memory.decode.memo import Kept
 from ..memory.decode.pagetable import round_to_pages
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, Status, contradicted, has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image

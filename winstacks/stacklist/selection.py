@@ -7,10 +7,11 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import re
-from typing import Callable, Iterable, List, NamedTuple, Optional, Pattern, Set, Tuple
+from typing import Callable, Iterable, List, Optional, Pattern, Set, Tuple
 
 from ..columns.words import MODULE, NONE
 from ..memory.decode.memo import Memo
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import has_status
 from ..memory.decode.statuscodes import words_that
 from ..memory.decode.statusmeanings import Means

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import re
 from operator import attrgetter
-from typing import Collection, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
+from typing import Collection, Dict, Iterator, Optional, Sequence, Tuple
 
 from ..columns.words import RECORDED, SCAN, TRAP
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import Status, has_status, numbers_of, status
 from ..memory.decode.statuscodes import StatusCode, words_that
 from ..memory.decode.statusmeanings import Means

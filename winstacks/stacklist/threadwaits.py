@@ -12,10 +12,11 @@ Only what the rows show is kept of a stack.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Collection, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Collection, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ..columns import words
 from ..locks.lister import LockLister
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import Status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import MissingMemberError

@@ -23,7 +23,6 @@ from typing import (
     Iterable,
     Iterator,
     List,
-    NamedTuple,
     Optional,
     Sequence,
     Tuple,
@@ -43,6 +42,7 @@ from ..columns.words import (
     WOW64,
 )
 from ..memory.decode.machine import Machine
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import KERNEL_PID, AddressSpace

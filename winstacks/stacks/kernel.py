@@ -9,9 +9,10 @@ frame saved them on the stack.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ..columns.words import THREAD, TOP, TRAP, USER, WOW64
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, Status, has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image

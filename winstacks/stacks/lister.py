@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from functools import cached_property, partial
 from operator import attrgetter
-from typing import Collection, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Collection, Iterator, List, Optional, Sequence, Tuple
 
 from ..columns.words import KERNEL, STACK, USER, WOW64
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import Status, StatusItem, has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image

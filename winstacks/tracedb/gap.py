@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Union
+from typing import Union
 
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace

@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional
+from typing import List, Optional
 
 from ..memory import tables
 from ..memory.decode.machine import Machine
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, Status
 from ..memory.image import AddressSpace, Image
 from .decode.header import Header

@@ -9,11 +9,12 @@ with the rest of the header.
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from ..columns.words import HEAPLOG, STD
 from ..memory.decode.memory import Reader
 from ..memory.decode.ranges import Extents
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, Status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import integers

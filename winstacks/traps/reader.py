@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
+from typing import Dict, FrozenSet, Iterator, List, Optional, Sequence, Tuple, Type, Union
 
 from ..columns.registers import REGISTERS
 from ..columns.words import EXCEPTION, PDB
@@ -14,6 +14,7 @@ from ..memory import bulk
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.ranges import Extents
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, Status
 from ..memory.decode.structure import unsigned
 from ..memory.image import AddressSpace, Image

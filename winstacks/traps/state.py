@@ -12,13 +12,14 @@ Flags and Machine, then the 32-bit CONTEXT.
 from __future__ import annotations
 
 import functools
-from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Mapping, Optional, Sequence, Tuple
 
 from ..columns.words import KERNEL, PROCESSOR, SAVED, SWITCHED, THREAD, USER, WOW64
 from ..memory import bulk
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.memory import Memory
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, Status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import Structures

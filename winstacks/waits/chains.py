@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import itertools
 from functools import cached_property
-from typing import Collection, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Collection, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ..columns import words
 from ..memory.decode import text
 from ..memory.decode.memo import Memo
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import Status, has_status, status
 from ..memory.decode.statuscodes import StatusCode, words_that
 from ..memory.decode.statusmeanings import Means

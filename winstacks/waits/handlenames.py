@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Protocol, Tuple
+from typing import Optional, Protocol, Tuple
 
+from ..memory.decode.records import NamedTuple
 from ..memory.image import Image
 
 

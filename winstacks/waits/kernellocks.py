@@ -12,12 +12,13 @@ answer a thread waits for. Members: public symbols of XP to 11; forged only: whe
 from __future__ import annotations
 
 import functools
-from typing import Callable, Dict, Iterable, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, Iterable, Optional, Sequence, Set, Tuple
 
 from ..columns import words
 from ..locks.lock import Listed, Lock
 from ..locks.resources import STACK, WAIT_REASON
 from ..memory.decode.memo import Memo
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import Field, integers

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import itertools
 from functools import cached_property
-from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from ..columns import words
 from ..locks.lock import Listed
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, Status, contradicted, has_status, status
 from ..memory.decode.statuscodes import StatusCode, words_that
 from ..memory.decode.statusmeanings import Means

@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Tuple
+from typing import Optional, Tuple
 
 from ..columns import words
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, Status
 from ..memory.image import AddressSpace
 from ..process.thread import Thread

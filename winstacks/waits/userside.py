@@ -9,11 +9,12 @@ for stack in stacks: side.answers(stack)
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ..heaps.lister import listed_heaps
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
+from ..memory.decode.records import NamedTuple
 from ..memory.decode.structure import integers
 from ..memory.image import AddressSpace, Image
 from ..names.decode import pe

@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
-from typing import Iterable, NamedTuple, Optional
+from typing import Iterable, Optional
 
 from ...memory.decode.links import ReadLinks
+from ...memory.decode.records import NamedTuple
 
 _BITS = 64
 _MASK = (1 << _BITS) - 1

@@ -8,9 +8,10 @@ PROCESS_* and THREAD_* of winnt.h.
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, Optional, Tuple
 
 from ...columns.words import CREATE, HANDLE, IMAGE, LIKELY, LOW, MAPPED, OPEN, PRIVATE
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import has_status
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import MissingMemberError

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import collections
 import functools
-from typing import FrozenSet, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import FrozenSet, Iterator, List, Optional, Set, Tuple
 
 from ...columns.words import CERTAIN, HIGH, IMAGE, LIKELY, LOW, MAPPED, MEDIUM, POSSIBLE, TRAP, USER, WOW64
 from ...memory.decode.pagetable import PAGE_SIZE
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import has_status
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.text import cell, counted

@@ -8,10 +8,11 @@
 from __future__ import annotations
 
 import functools
-from typing import Callable, Iterator, NamedTuple, Optional, Tuple
+from typing import Callable, Iterator, Optional, Tuple
 
 from ...columns.words import HIGH, IMAGE, LIKELY, LOW, MEDIUM, UNKNOWN, USER, WOW64
 from ...memory.decode.pagetable import round_to_pages
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import Status, StatusItem, has_status
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.text import cell, file_name

@@ -12,10 +12,11 @@ of the page.
 from __future__ import annotations
 
 import functools
-from typing import Callable, Iterator, NamedTuple, Optional
+from typing import Callable, Iterator, Optional
 
 from ...columns.words import CALLBACK, CERTAIN, HIGH, IMAGE, LIKELY, MEDIUM, SCAN, THREAD_KINDS, TRAP
 from ...memory.decode.pagetable import PAGE_SIZE
+from ...memory.decode.records import NamedTuple
 from ...memory.image import AddressSpace
 from ...names.decode.pe import MEM_EXECUTE, MEM_WRITE, HeaderError, Headers, read_headers
 from ...names.symbolizer import KnownModule

@@ -18,9 +18,10 @@ Source of the encodings: Intel 64 and IA-32 Architectures Software Developer's M
 from __future__ import annotations
 
 import re
-from typing import Dict, NamedTuple, Optional, Tuple
+from typing import Dict, Optional, Tuple
 
 from ...memory.decode.machine import Machine
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.structure import unsigned
 from .jumps import Read, follow_jumps
 

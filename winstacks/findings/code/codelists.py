@@ -21,11 +21,12 @@ attacker must write into the runtime's own memory, or change the list.
 from __future__ import annotations
 
 import itertools
-from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ...memory.decode import ranges
 from ...memory.decode.memory import Memory
 from ...memory.decode.ranges import span_at
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import has_status
 from ...memory.decode.statuscodes import words_that
 from ...memory.decode.statusmeanings import Means

@@ -16,11 +16,12 @@ each of these processes.
 from __future__ import annotations
 
 import functools
-from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from ...memory.decode.machine import Machine
 from ...memory.decode.memo import Memo
 from ...memory.decode.pagetable import PAGE_SIZE
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import has_status
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.image import AddressSpace, Image

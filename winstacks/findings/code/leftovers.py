@@ -15,12 +15,13 @@ if the memory was executable and is not now, as while code sleeps: it is `low` t
 from __future__ import annotations
 
 import logging
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple
 
 from ...columns.words import LOW, MEDIUM, USER
 from ...memory.decode.machine import Machine
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.ranges import span_at
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import has_status
 from ...memory.decode.statuscodes import StatusCode, words_that
 from ...memory.decode.statusmeanings import Means

@@ -23,9 +23,10 @@ from __future__ import annotations
 
 import bisect
 import functools
-from typing import FrozenSet, List, NamedTuple, Optional
+from typing import FrozenSet, List, Optional
 
 from ...columns.words import IMAGE, TRAP
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import has_status
 from ...memory.image import AddressSpace
 from ...process.regions import image_path, is_beneath

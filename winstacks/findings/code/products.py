@@ -10,9 +10,10 @@ behind.
 
 from __future__ import annotations
 
-from typing import FrozenSet, NamedTuple, Optional, Tuple
+from typing import FrozenSet, Optional, Tuple
 
 from ...columns.words import HIGH, LOW, MEDIUM
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.text import cell, counted, file_name
 from ...memory.image import AddressSpace
 from ...process.regions import mapped_path

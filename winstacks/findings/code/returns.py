@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 import functools
-from typing import Iterator, NamedTuple, Optional, Tuple
+from typing import Iterator, Optional, Tuple
 
 from ...columns.words import IMAGE, LEAF, UNWIND
 from ...memory.decode.machine import Machine
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import has_status
 from ...memory.decode.statuscodes import words_that
 from ...memory.decode.statusmeanings import Means

@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import bisect
 import functools
-from typing import FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
+from typing import FrozenSet, List, Optional, Sequence, Tuple
 
 from ...columns.words import IMAGE, NONE, PRIVATE, SCAN, TRAP, UNMAPPED
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import has_status
 from ...memory.decode.statuscodes import words_that
 from ...memory.decode.statusmeanings import Means

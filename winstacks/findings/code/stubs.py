@@ -11,10 +11,11 @@ and store a copy of the stub in private memory, which their own code calls (desc
 from __future__ import annotations
 
 import functools
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ...memory.decode.machine import Machine
 from ...memory.decode.ranges import span_at
+from ...memory.decode.records import NamedTuple
 from ...memory.image import AddressSpace
 from ...names.decode.pe import MEM_WRITE
 from ...names.symbolizer import KnownModule

@@ -7,8 +7,9 @@ from __future__ import annotations
 import collections
 import functools
 import math
-from typing import Dict, Iterator, List, NamedTuple, Set, Tuple
+from typing import Dict, Iterator, List, Set, Tuple
 
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.text import ShortText, counted, short_of
 from ...memory.image import AddressSpace, Image
 from ...process.regions import Region

@@ -10,10 +10,11 @@ anything that explains code of no file explains it, and what nothing explains is
 from __future__ import annotations
 
 import functools
-from typing import Collection, Iterator, NamedTuple, Optional, Tuple
+from typing import Collection, Iterator, Optional, Tuple
 
 from ...columns.words import USER, WOW64
 from ...memory.decode.pagetable import PAGE_SIZE
+from ...memory.decode.records import NamedTuple
 from ...memory.image import AddressSpace
 from ...process.regions import Region
 from ...process.thread import Thread

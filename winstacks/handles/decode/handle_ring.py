@@ -10,11 +10,12 @@ value modulo the size of the ring.
 from __future__ import annotations
 
 import struct
-from typing import Iterator, NamedTuple, Tuple, Union
+from typing import Iterator, Tuple, Union
 
 from ...memory.decode.memory import Memory
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.ranges import Extents
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import NOTHING, Status, status
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import INTEGER_CODES, Structures

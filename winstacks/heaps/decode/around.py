@@ -8,8 +8,9 @@ block: then the distances to the blocks beside it show which of them was overrun
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Iterable, Iterator, List, Optional, Tuple
 
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
 from .block import UNKNOWN_SIZE, Block, TraceGroup, TraceGroups

@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Dict, List, Optional, Set, Tuple
 
 from ...columns.words import INLINE
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import Status, status, text
 from ...memory.decode.statuscodes import StatusCode
 from ...tracedb.decode.recorded import RecordedStack

@@ -20,10 +20,11 @@ inferred). Public write-ups describe that page heap names entries of a stack tra
 from __future__ import annotations
 
 import functools
-from typing import Callable, Dict, Iterable, Iterator, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, Iterable, Iterator, Optional, Tuple
 
 from ...columns.words import INLINE, LOG, STD
 from ...memory.decode.memory import Memory
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import NOTHING, Status, status
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import integers

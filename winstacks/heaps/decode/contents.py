@@ -9,11 +9,12 @@ memory prove: `find_heaps` finds both.
 from __future__ import annotations
 
 import collections
-from typing import Collection, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Collection, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ...columns.words import CONTAINER, HEAP, HEAP_SEGMENT, PAGE, PAGE_HEAP, SEGMENT, SEGMENT_HEAP
 from ...memory.decode.memory import Memory, Range
 from ...memory.decode.pagetable import PAGE_SIZE
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import NOTHING, Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
 from ...tracedb.decode.recorded import RecordedStack

@@ -12,9 +12,10 @@ by the members that a structure has, never by a version number. A new build is a
 from __future__ import annotations
 
 import contextlib
-from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, List, Optional, Sequence, Tuple
 
 from ...memory.decode.pagetable import PAGE_SIZE
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.structure import Buffer, Field, MissingMemberError, Structure, Structures
 
 _TELLING = ("Encoding", "PointerKey")

@@ -9,10 +9,11 @@ XORed with `_HEAP.Encoding`, SmallTagIndex being the XOR of the three bytes befo
 
 from __future__ import annotations
 
-from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Iterator, List, Optional, Sequence, Tuple, Union
 
 from ...columns.words import BLOCK, CONTAINER, LFH, LIGHT, VIRTUAL
 from ...memory.decode.memory import Memory
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import NOTHING, status
 from ...memory.decode.structure import Buffer, Field
 from ...tracedb.decode.recorded import RecordedStack

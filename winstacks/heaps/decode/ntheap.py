@@ -9,11 +9,12 @@ wrote. All addresses are canonical virtual addresses.
 from __future__ import annotations
 
 import bisect
-from typing import FrozenSet, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import FrozenSet, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ...memory.decode.links import walk
 from ...memory.decode.memory import Memory
 from ...memory.decode.pagetable import PAGE_SIZE
+from ...memory.decode.records import NamedTuple
 from .layout import HeapLayout
 
 HEAP_SIGNATURE = 0xEEFFEEFF

@@ -13,11 +13,12 @@ heap on 14393 (x86) only.
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
+from typing import Dict, Iterator, List, Optional, Set, Tuple, Union
 
 from ...memory.decode.links import neighbour, walk
 from ...memory.decode.memory import Memory
 from ...memory.decode.pagetable import PAGE_SIZE
+from ...memory.decode.records import NamedTuple
 from .layout import PageHeapLayout
 
 ROOT_SIGNATURE = 0xFFEEDDCC

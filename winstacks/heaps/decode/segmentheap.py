@@ -13,12 +13,13 @@ caller's bytes in a large block was measured on 17763 (x64).
 
 from __future__ import annotations
 
-from typing import Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Iterator, List, Optional, Set, Tuple
 
 from ...columns.words import LARGE
 from ...memory.decode.links import walk
 from ...memory.decode.memory import Memory
 from ...memory.decode.pagetable import PAGE_SIZE
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import NOTHING, status
 from ...memory.decode.statuscodes import StatusCode
 from ...tracedb.decode.recorded import RecordedStack

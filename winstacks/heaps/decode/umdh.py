@@ -12,9 +12,10 @@ from __future__ import annotations
 import bisect
 import ntpath
 import re
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
 from ...memory.decode import text
+from ...memory.decode.records import NamedTuple
 from .block import TraceGroup
 
 Frame = Union[int, Tuple[str, int]]

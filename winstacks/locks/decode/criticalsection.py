@@ -12,8 +12,9 @@ layout and meaning: Geoff Chappell, "RTL_PROCESS_LOCKS" and "RTL_PROCESS_LOCK_IN
 from __future__ import annotations
 
 import struct
-from typing import List, NamedTuple, Optional, Sequence
+from typing import List, Optional, Sequence
 
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.structure import Buffer, Structures, signed
 
 _HEADER = {4: struct.Struct("<I"), 8: struct.Struct("<I4x")}

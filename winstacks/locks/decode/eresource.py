@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from ...memory.decode.machine import Machine
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.structure import Buffer, Field, Structure, Structures
 
 OWNED_EXCLUSIVE = 0x80

@@ -32,12 +32,13 @@ from typing import (
     Iterable,
     Iterator,
     List,
-    NamedTuple,
     Optional,
     Tuple,
     Type,
     TypeVar,
 )
+
+from .records import NamedTuple
 
 Record = TypeVar("Record", bound=NamedTuple)
 
@@ -123,8 +124,7 @@ def _member(kind: str, count: int) -> _Member:
 def _hints(record: Type[NamedTuple]) -> Iterator[Tuple[str, Any]]:
     """Yields name and type of each member; typing.get_type_hints does so with seven times as many calls."""
     scope = vars(sys.modules[record.__module__])
-    for name, hint in record.__annotations__.items():
-        text = hint.__forward_arg__
+    for name, text in record.__annotations__.items():
         yield name, scope[text] if text in scope else eval(text, scope)
 
 

@@ -7,7 +7,9 @@ Windows keeps processes, threads, modules, heaps and locks in such lists. No oth
 
 from __future__ import annotations
 
-from typing import Callable, Collection, Generator, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Collection, Generator, Iterator, List, Optional, Set, Tuple
+
+from .records import NamedTuple
 
 MAX_NODES = 1 << 20
 

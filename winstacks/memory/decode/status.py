@@ -9,8 +9,9 @@ text; `text` makes the text for the column. An empty status means that no proble
 
 from __future__ import annotations
 
-from typing import Iterable, NamedTuple, Optional, Tuple, Union
+from typing import Iterable, Optional, Tuple, Union
 
+from .records import NamedTuple
 from .statuscodes import StatusCode
 
 

@@ -11,7 +11,9 @@ that reads many structures asks for the members once, before its loop.
 from __future__ import annotations
 
 import struct
-from typing import Callable, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple, Union
+
+from .records import NamedTuple
 
 Buffer = Union[bytes, memoryview]
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import Iterator, List, NamedTuple, Tuple
+from typing import Iterator, List, Tuple
 
 from ...memory.decode.memory import ReadFile
 from ...memory.decode.pagetable import PAGE_SIZE
+from ...memory.decode.records import NamedTuple
 
 FULL, KERNEL, AUTOMATIC = 5, 6, 7
 """DumpType of bitmap dumps."""

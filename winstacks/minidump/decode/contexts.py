@@ -11,7 +11,9 @@ Source: "winnt.h" (CONTEXT, CONTEXT_EX, CONTEXT_XSTATE). Measured: 1,407 bytes o
 
 from __future__ import annotations
 
-from typing import Iterable, NamedTuple, Optional, Tuple
+from typing import Iterable, Optional, Tuple
+
+from ...memory.decode.records import NamedTuple
 
 _XSTATE = 0x40
 

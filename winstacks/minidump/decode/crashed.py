@@ -11,8 +11,9 @@ differ; then only the layout of the dump's own build counts.
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterable, List, Optional, Tuple
 
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.structure import Structures
 from ...memory.decode.text import narrow
 from .debuggerdata import DebuggerData

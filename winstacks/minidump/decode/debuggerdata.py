@@ -10,9 +10,10 @@ Source: `wdbgexts.h`, and `kdbg.json` of Volatility.
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple, Optional
+from typing import Annotated, Optional
 
 from ...memory.decode.declared import ULONG, Declared, without
+from ...memory.decode.records import NamedTuple
 
 TAG = b"KDBG"
 MAX_SIZE = 0x2000

@@ -15,9 +15,10 @@ twelve characters of the name, and the two addresses. They are read only if coun
 
 from __future__ import annotations
 
-from typing import Annotated, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Annotated, Iterator, List, Optional, Tuple
 
 from ...memory.decode.declared import USHORT, Declared
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import NOTHING, Status, StatusItem, contradicted, naming, status
 from ...memory.decode.statuscodes import StatusCode
 from .kernelheader import KERNEL_START

@@ -20,7 +20,6 @@ from typing import (
     Dict,
     Iterator,
     List,
-    NamedTuple,
     Optional,
     Sequence,
     Set,
@@ -29,6 +28,7 @@ from typing import (
 
 from ...memory.decode.declared import ULONG, ULONGLONG, Declared
 from ...memory.decode.memory import ReadFile
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import NOTHING, Status, StatusItem, naming, numbers_of, status
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import unsigned

@@ -9,9 +9,10 @@ entries and the alignment.
 
 from __future__ import annotations
 
-from typing import Annotated, List, NamedTuple, Tuple
+from typing import Annotated, List, Tuple
 
 from ...memory.decode.declared import ULONG, ULONGLONG, Declared
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import Status, StatusItem, naming, status
 from ...memory.decode.statuscodes import StatusCode
 from .dumpfile import Location, Minidump, overlapping

@@ -9,9 +9,10 @@ described (Microsoft, "minidumpapiset.h"; MUTANT_OWNER_INFORMATION); forged only
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, NamedTuple, Optional, Set
+from typing import Dict, Iterable, Optional, Set
 
 from ...memory.decode.declared import ULONG, Declared
+from ...memory.decode.records import NamedTuple
 from .dumpfile import Minidump
 from .handles import HandleDescriptor
 

@@ -13,11 +13,12 @@ Source: `crash.json` and `crash64.json` of Volatility; the names of the members 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Dict, NamedTuple, Optional, Tuple
+from typing import Annotated, Any, Dict, Optional, Tuple
 
 from ...memory.decode.declared import MAYBE_ULONG, Declared, without
 from ...memory.decode.machine import Machine, machine_of
 from ...memory.decode.memory import ReadFile
+from ...memory.decode.records import NamedTuple
 
 SIGNATURE = b"PAGE"
 _VALID = {b"DU64": True, b"DUMP": False}

@@ -8,9 +8,10 @@ All counts and sizes are untrusted: the status of a list states how much is miss
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Callable, Iterable, List, NamedTuple, Optional, Tuple, TypeVar
+from typing import Any, Callable, Iterable, List, Optional, Tuple, TypeVar
 
 from ...memory.decode.declared import ULONG, Declared, Record
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import NOTHING, Status, StatusItem, naming, status
 from ...memory.decode.statuscodes import StatusCode
 from .dumpfile import Minidump

@@ -10,10 +10,11 @@ from __future__ import annotations
 import bisect
 from functools import partial
 from itertools import accumulate
-from typing import Annotated, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Annotated, Iterable, List, Optional, Sequence, Tuple
 
 from ...memory.decode.declared import ADDRESS, ULONG, ULONGLONG, Declared, plain_address
 from ...memory.decode.ranges import flatten
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import Status, StatusItem, contradicted, naming, status
 from ...memory.decode.statuscodes import StatusCode
 from .dumpfile import STREAMS, Minidump, overlapping

@@ -8,9 +8,10 @@ record that names the PDB is the public `CV_INFO_PDB70`.
 
 from __future__ import annotations
 
-from typing import Annotated, List, NamedTuple, Optional, Tuple
+from typing import Annotated, List, Optional, Tuple
 
 from ...memory.decode.declared import ADDRESS, STRING, ULONG, Declared
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import NOTHING, Status, contradicted, naming, status
 from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.pe import MAX_PDB_PATH, CodeView, codeview_of

@@ -9,8 +9,9 @@ Source: Breakpad's "minidump_format.h" (MD_OS_*, MD_LINUX_*). Measured: 8101h, 8
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import Optional
 
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import NOTHING, Status, naming
 from ...memory.decode.statuscodes import StatusCode
 from .contexts import machine_of_context

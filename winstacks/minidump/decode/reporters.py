@@ -10,10 +10,11 @@ MDRawAssertionInfo). Measured: two dumps of Crashpad, of macOS and iOS, and ten 
 from __future__ import annotations
 
 import uuid
-from typing import Annotated, Iterator, List, NamedTuple, Optional
+from typing import Annotated, Iterator, List, Optional
 
 from ...memory.decode.declared import ULONG, USHORT, Declared, Record
 from ...memory.decode.memo import Memo
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import unsigned

@@ -7,7 +7,7 @@ Source: "minidumpapiset.h", the structures named below.
 
 from __future__ import annotations
 
-from typing import Annotated, Dict, NamedTuple, Optional, Tuple
+from typing import Annotated, Dict, Optional, Tuple
 
 from ...memory.decode.declared import (
     MAYBE_ULONG,
@@ -21,6 +21,7 @@ from ...memory.decode.declared import (
     without,
 )
 from ...memory.decode.machine import Machine, UnsupportedMachineError, machine_of
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import NOTHING, Status, naming, status
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.text import narrow

@@ -10,9 +10,10 @@ Source: "minidumpapiset.h", the structures named below.
 
 from __future__ import annotations
 
-from typing import Annotated, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Annotated, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ...memory.decode.declared import ADDRESS, STRING64, ULONG, ULONGLONG, Declared
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import NOTHING, Status, StatusItem, contradicted, naming, status
 from ...memory.decode.statuscodes import StatusCode
 from ...traps.decode.record import MAX_PARAMETERS

@@ -30,9 +30,10 @@ can be walked above a callback only with these, and user mode has no copy. A hea
 
 from __future__ import annotations
 
-from typing import Annotated, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Annotated, Dict, List, Optional, Sequence, Tuple
 
 from ...memory.decode.declared import STRING, UCHAR, ULONG, ULONGLONG, USHORT, Declared
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import NOTHING, Status, status
 from .dumpfile import MAPPED_FILES, THREAD_STATES, TRAP_FRAMES, Location, Minidump
 from .lists import HEADER_OF_16, read_headed_list, read_list_header

@@ -21,10 +21,11 @@ from __future__ import annotations
 
 import bisect
 import struct
-from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from ...memory.decode.machine import Machine
 from ...memory.decode.memory import ReadFile
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import NOTHING, Status, StatusItem, naming, status
 from ...memory.decode.statuscodes import StatusCode
 from ...traps.decode.record import MAX_PARAMETERS, RECORDS

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import array
 import sys
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional
+from typing import Any, Dict, Iterable, List, Optional
 
 from ...memory.decode.declared import Declared, Record
+from ...memory.decode.records import NamedTuple
 from ..decode.dumpfile import DIRECTORY, HEADER, SIGNATURE, STREAMS, VERSION, DumpHeader, Location, Stream
 from ..decode.lists import COUNT, LIST_HEADER, Count, ListHeader
 from ..decode.memory import MEMORY64_LIST, Memory64List

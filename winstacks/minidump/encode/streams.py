@@ -8,9 +8,10 @@ dbghelp writes, for the newest version of each structure.
 
 from __future__ import annotations
 
-from typing import Iterable, List, NamedTuple, Sequence, Tuple
+from typing import Iterable, List, Sequence, Tuple
 
 from ...memory.decode.declared import Declared
+from ...memory.decode.records import NamedTuple
 from ..decode.dumpfile import Location
 from ..decode.handles import HANDLE, HandleDescriptor
 from ..decode.lists import COUNT, HEADER_OF_16

@@ -12,11 +12,12 @@ Source: Microsoft, "PE Format", "The .edata Section".
 from __future__ import annotations
 
 import struct
-from typing import Callable, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Dict, List, Optional, Set, Tuple
 
 from ...memory.decode import text
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.ranges import Extents
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import NOTHING, Status, status
 from ...memory.decode.statuscodes import StatusCode
 from .pe import DIRECTORY_EXPORT, Headers

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import bisect
 import struct
-from typing import List, NamedTuple, Optional
+from typing import List, Optional
 
+from ...memory.decode.records import NamedTuple
 from .pe import DIRECTORY_LOAD_CONFIG, Headers
 from .unwindinfo import ReadRva
 

@@ -14,8 +14,9 @@ Source: Microsoft, "PE Format" (imports, delay-load imports, load configuration)
 from __future__ import annotations
 
 import struct
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple
 
+from ...memory.decode.records import NamedTuple
 from .pe import Headers
 from .unwindinfo import ReadRva
 

@@ -21,9 +21,10 @@ import bisect
 import struct
 import uuid
 from functools import cached_property
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ...memory.decode.memory import ReadFile
+from ...memory.decode.records import NamedTuple
 from .pe import SECTION
 
 MAGIC = b"Microsoft C/C++ MSF 7.00\r\n\x1aDS\0\0\0"

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import struct
 import uuid
-from typing import NamedTuple, Optional, Tuple
+from typing import Optional, Tuple
 
 from ...memory.decode.pagetable import PAGE_SIZE
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import unsigned
 from ...memory.decode.text import last_part

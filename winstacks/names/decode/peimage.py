@@ -17,10 +17,11 @@ are aligned to less than a page is mapped in the layout of the file.
 from __future__ import annotations
 
 import struct
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from ...memory.decode.memo import Memo
 from ...memory.decode.pagetable import PAGE_SIZE, round_to_pages
+from ...memory.decode.records import NamedTuple
 from . import loaderwrites, relocations
 from .pe import MEM_WRITE, SECTION, CodeView, HeaderError, Headers, read_codeview, read_headers
 from .relocations import RelocationBlock

@@ -9,9 +9,10 @@ Source: Microsoft, "PE Format", "The .reloc Section".
 from __future__ import annotations
 
 import struct
-from typing import Callable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Callable, Iterator, List, Optional, Tuple
 
 from ...memory.decode.pagetable import PAGE_SIZE
+from ...memory.decode.records import NamedTuple
 from .pe import HeaderError, read_headers
 from .unwindinfo import Bytes, ReadRva
 

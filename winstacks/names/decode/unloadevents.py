@@ -9,9 +9,10 @@ Sequence mod 16. `RtlpUnloadEventTraceEx` (Vista and later) points to a ring of 
 
 from __future__ import annotations
 
-from typing import Iterator, List, NamedTuple, Optional, Sequence
+from typing import Iterator, List, Optional, Sequence
 
 from ...memory.decode.pagetable import PAGE_SIZE
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.structure import Structure, integers
 from .unwindinfo import Bytes
 

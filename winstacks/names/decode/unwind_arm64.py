@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import bisect
 import struct
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import unsigned
 from .unwindinfo import ReadRva, UnwindDataError, need

@@ -10,8 +10,9 @@ MIT-licensed unwinder of CoreCLR.
 from __future__ import annotations
 
 import struct
-from typing import Callable, Iterator, NamedTuple, Optional, Tuple, Union
+from typing import Callable, Iterator, Optional, Tuple, Union
 
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.statuscodes import StatusCode
 
 Bytes = Union[bytes, memoryview]

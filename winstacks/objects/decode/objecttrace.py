@@ -9,8 +9,9 @@ events. An event names a trace by number; ObpStackTable points to the `_STACK_TA
 from __future__ import annotations
 
 import struct
-from typing import Iterator, List, NamedTuple, Optional, Tuple
+from typing import Iterator, List, Optional, Tuple
 
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.structure import INTEGER_CODES, Buffer, Structures
 from ...memory.decode.text import narrow
 from ...tracedb.decode.capture import without_padding

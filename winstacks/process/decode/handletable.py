@@ -9,10 +9,11 @@ handle.
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple, Optional
+from typing import Iterator, Optional
 
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.ranges import Extents
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.structure import Buffer, Structures
 
 LEVEL_MASK = 3

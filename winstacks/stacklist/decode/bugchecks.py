@@ -12,8 +12,9 @@ are left out.
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple, Tuple
+from typing import Dict, Tuple
 
+from ...memory.decode.records import NamedTuple
 from .bugchecknames import NAMES
 
 Meanings = Tuple[str, str, str, str]

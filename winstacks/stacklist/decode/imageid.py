@@ -21,9 +21,10 @@ Blocks that begin at the same byte count once. Numbers are little-endian.
 from __future__ import annotations
 
 import hashlib
-from typing import Iterator, NamedTuple, Sequence, Tuple
+from typing import Iterator, Sequence, Tuple
 
 from ...memory.decode.memory import ReadFile
+from ...memory.decode.records import NamedTuple
 
 MARK = b"stacktraces image version 1"
 PREFIX = "i"

@@ -30,11 +30,12 @@ from __future__ import annotations
 import functools
 import hashlib
 from operator import attrgetter
-from typing import Iterable, NamedTuple, Optional, Sequence
+from typing import Iterable, Optional, Sequence
 
 from ...columns.dictionary import STACK_SEPARATOR
 from ...columns.words import EXACT, GUESSED, PARTIAL
 from ...memory.decode.pagetable import round_to_pages
+from ...memory.decode.records import NamedTuple
 
 _BYTES = 16
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import struct
 from operator import itemgetter
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ...memory.decode.pagetable import PAGE_SIZE
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.functiontable import FunctionTable
 from ...names.decode.unwindinfo import EHANDLER, UHANDLER, RuntimeFunction, UnwindDataError, UnwindInfo

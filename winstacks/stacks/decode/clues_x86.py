@@ -14,8 +14,9 @@ and GNU's compilers.
 from __future__ import annotations
 
 import re
-from typing import Iterator, List, NamedTuple, Optional, Tuple
+from typing import Iterator, List, Optional, Tuple
 
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.structure import unsigned
 
 EBP, ESP = 5, 4

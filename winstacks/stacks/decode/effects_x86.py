@@ -12,8 +12,9 @@ and GNU's compilers.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, Optional, Tuple
+from typing import Optional, Tuple
 
+from ...memory.decode.records import NamedTuple
 from .instructions_x86 import Instruction
 
 CALLERS, OURS, BASED, COPY, OTHER = range(5)

@@ -12,8 +12,9 @@ ones of CoreCLR's MIT-licensed unwinder.
 from __future__ import annotations
 
 import re
-from typing import Callable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Callable, Iterator, List, Optional, Tuple
 
+from ...memory.decode.records import NamedTuple
 from ...names.decode.unwindinfo import Bytes
 from .registers import RSP
 

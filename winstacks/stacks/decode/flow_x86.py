@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from ...memory.decode.memo import Memo
+from ...memory.decode.records import NamedTuple
 from . import clues_x86
 from .code_x86 import CodePages
 from .effects_x86 import (

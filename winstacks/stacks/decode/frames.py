@@ -8,9 +8,10 @@ Architectures Software Developer's Manual, volume 2, CALL (E8, FF /2).
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple, Union
 
 from ...columns.words import AWAITED
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.functiontable import FunctionTable
 from ...names.decode.hybrid import CodeMap

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import Callable, Dict, List, NamedTuple, Optional
+from typing import Callable, Dict, List, Optional
 
 from ...memory.decode.memo import Memo
 from ...memory.decode.memory import ReadMemory
 from ...memory.decode.pagetable import PAGE_SIZE
+from ...memory.decode.records import NamedTuple
 from . import clues_x86
 from .budget import MAX_FOLLOWED, FollowBudget
 from .code_x86 import CodePages

@@ -7,7 +7,9 @@ Source: Intel, "64 and IA-32 Architectures Software Developer's Manual", volume 
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional
+from typing import List, Optional
+
+from ...memory.decode.records import NamedTuple
 
 _PREFIXES = frozenset((0x26, 0x2E, 0x36, 0x3E, 0x64, 0x65, 0x66, 0xF0, 0xF2, 0xF3))
 _NO, _MODRM, _IMM8, _IMM, _MODRM_IMM8, _MODRM_IMM, _IMM16, _BAD = range(8)

@@ -12,8 +12,9 @@ flang no prologue disagrees; of 6.8 million instructions in bodies 28 look like 
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple, Optional, Tuple
+from typing import Optional, Tuple
 
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.structure import signed
 from ...names.decode.unwind_arm64 import (
     ADD_FP,

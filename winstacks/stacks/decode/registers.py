@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Mapping, NamedTuple, Optional, Tuple
+from typing import Iterator, Mapping, Optional, Tuple
+
+from ...memory.decode.records import NamedTuple
 
 MASK = (1 << 64) - 1
 

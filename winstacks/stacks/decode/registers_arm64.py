@@ -8,8 +8,9 @@ v8 to v15 for their callers.
 
 from __future__ import annotations
 
-from typing import Iterator, Mapping, NamedTuple, Optional, Tuple
+from typing import Iterator, Mapping, Optional, Tuple
 
+from ...memory.decode.records import NamedTuple
 from ...names.decode.unwind_arm64 import D0, FP, LR, SP
 
 KEPT = (*(f"X{number}" for number in range(19, 29)), "Fp")

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import struct
 from operator import itemgetter
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from ...memory.decode.pagetable import PAGE_SIZE
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.unwind_arm64 import (
     ADD_FP,

@@ -10,8 +10,9 @@ procedure"; framehop, an unwinder in Rust, also calls this a rule.
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
+from ...memory.decode.records import NamedTuple
 from ...names.decode.unwindinfo import (
     ALLOC_LARGE,
     ALLOC_SMALL,

@@ -8,10 +8,11 @@ out the rest of an epilogue. Source: Microsoft, "x64 exception handling", "Unwin
 
 from __future__ import annotations
 
-from typing import Iterator, List, NamedTuple, Optional, Tuple
+from typing import Iterator, List, Optional, Tuple
 
 from ...memory.decode.memory import ReadMemory
 from ...memory.decode.pagetable import PAGE_SIZE
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.functiontable import FunctionTable
 from ...names.decode.unwindinfo import (

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from typing import Callable, NamedTuple, Optional, Tuple
+from typing import Callable, Optional, Tuple
 
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.statuscodes import StatusCode
 
 IsFirst = Callable[[int], bool]

@@ -14,11 +14,12 @@ stack pointer was wrong).
 from __future__ import annotations
 
 import struct
-from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Dict, List, Mapping, Optional, Tuple
 
 from ...columns.words import FRAME_POINTER, LEAF, LINK_REGISTER, SCAN, TRAP, UNWIND
 from ...memory.decode.memo import Kept
 from ...memory.decode.memory import ReadMemory
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import Structures
 from ...names.decode.functiontable import MOST_DERIVED

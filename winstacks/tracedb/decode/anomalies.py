@@ -8,10 +8,11 @@
 from __future__ import annotations
 
 import bisect
-from typing import Collection, List, NamedTuple, Optional, Tuple
+from typing import Collection, List, Optional, Tuple
 
 from ...columns.words import STD
 from ...memory.decode.memory import WINDOW, Memory, Reader, ReadWindows
+from ...memory.decode.records import NamedTuple
 from . import status as stdstatus
 from .blocks import Frames, ReadBytes, StdEntry, read_entry, read_frames
 from .capture import back_trace_hash, known_hash

@@ -10,8 +10,9 @@ Pointers have the bitness of the database; all integers are little-endian.
 from __future__ import annotations
 
 import itertools
-from typing import Iterable, Iterator, List, NamedTuple, Tuple
+from typing import Iterable, Iterator, List, Tuple
 
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.structure import integers
 from .layout import BacktracesLayout
 

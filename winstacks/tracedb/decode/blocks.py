@@ -11,9 +11,10 @@ from __future__ import annotations
 import bisect
 import functools
 from itertools import compress
-from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from ...memory.decode.ranges import Extents
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.structure import Buffer, integers, unsigned
 from .header import Header
 from .layout import EntryLayout

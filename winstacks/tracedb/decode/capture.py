@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Sequence, Tuple
+from typing import Optional, Sequence, Tuple
+
+from ...memory.decode.records import NamedTuple
 
 HASH_MASK = 0xFFFFFFFF
 

@@ -23,10 +23,11 @@ from __future__ import annotations
 
 import functools
 from itertools import chain
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple
 
 from ...memory.decode.memory import WINDOW, Memory, Reader, ReadWindows
 from ...memory.decode.ranges import Extents
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import Status, naming, status
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import Buffer as Bytes

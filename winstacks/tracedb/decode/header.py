@@ -14,9 +14,10 @@ and its counters may start as garbage.
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, NamedTuple, Sequence, Tuple
+from typing import Dict, Iterator, Sequence, Tuple
 
 from ...memory.decode.pagetable import PAGE_SIZE
+from ...memory.decode.records import NamedTuple
 from .capture import back_trace_hash
 from .layout import StdLayout
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 import bisect
 import functools
 from itertools import compress
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ...memory.decode.ranges import Extents
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.structure import unsigned
 from . import blocks as stdblocks
 from .blocks import Blocks, Heads, ReadBytes, read_entry

@@ -9,9 +9,10 @@ taken.
 
 from __future__ import annotations
 
-from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Iterator, List, Optional, Sequence, Tuple
 
 from ...memory.decode.memory import Reader
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.structure import unsigned
 from . import blocks
 from .blocks import BlockWalk

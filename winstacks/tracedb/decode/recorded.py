@@ -7,8 +7,9 @@ The traces of a whole database are `anomalies.Trace`s, which also describe the e
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Tuple
+from typing import Optional, Tuple
 
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import NOTHING, Status, has_status
 from ...memory.decode.statuscodes import StatusCode
 from .capture import known_hash

@@ -16,10 +16,11 @@ of 10.0.19041.804 (1E0h below it, registers equal to the CONTEXT that Windows wr
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 from ...memory.decode.machine import Machine
 from ...memory.decode.ranges import Extents
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.structure import Buffer, Field, Structure, Structures
 from .frame import SAVED, UNSURE, UNWRITTEN, MemberValue
 from .record import MAX_PARAMETERS

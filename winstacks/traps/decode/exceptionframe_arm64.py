@@ -13,10 +13,11 @@ below the trap frame is inferred from the initial stack of a thread, which `ksar
 
 from __future__ import annotations
 
-from typing import Iterator, Mapping, NamedTuple, Optional, Tuple
+from typing import Iterator, Mapping, Optional, Tuple
 
 from ...memory.decode.memory import ReadMemory
 from ...memory.decode.ranges import Extents
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.structure import Buffer, Structure, Structures
 from ...names.decode.pointers_arm64 import may_be_kernel_code, strip
 from .context import ExceptionFrame

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import abc
 import functools
-from typing import Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Optional, Pattern, Sequence, Tuple
+from typing import Dict, FrozenSet, Iterator, List, Mapping, Optional, Pattern, Sequence, Tuple
 
 from ...columns.registers import REGISTERS
 from ...columns.words import KERNEL, USER
 from ...memory.decode.ranges import Extents
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.structure import Field, Structure, Structures
 from ...names.decode.unwindinfo import UnwindInfo
 

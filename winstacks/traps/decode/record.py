@@ -7,9 +7,10 @@ Source: winnt.h (EXCEPTION_RECORD32, EXCEPTION_RECORD64), the same in every vers
 
 from __future__ import annotations
 
-from typing import Annotated, List, NamedTuple, Optional, Tuple
+from typing import Annotated, List, Optional, Tuple
 
 from ...memory.decode.declared import ULONG, Declared
+from ...memory.decode.records import NamedTuple
 
 MAX_PARAMETERS = 15
 """EXCEPTION_MAXIMUM_PARAMETERS."""

@@ -11,7 +11,9 @@ A CONTEXT with the bit CONTEXT_XSTATE is followed by a CONTEXT_EX, which leads t
 from __future__ import annotations
 
 import struct
-from typing import Iterator, NamedTuple, Optional, Sequence
+from typing import Iterator, Optional, Sequence
+
+from ...memory.decode.records import NamedTuple
 
 LEGACY, _HEADER = 0x200, 0x40
 _COMPACTED = 1 << 63

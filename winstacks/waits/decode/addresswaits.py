@@ -11,8 +11,9 @@ the PEB in public symbols since 10.
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, NamedTuple, Optional, Set
+from typing import Dict, Iterable, List, Optional, Set
 
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.structure import Structure, integers
 from .processview import ProcessView, ThreadView
 

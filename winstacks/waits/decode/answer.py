@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Tuple
+from typing import Optional, Tuple
+
+from ...memory.decode.records import NamedTuple
 
 
 class Answer(NamedTuple):

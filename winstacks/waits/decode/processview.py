@@ -11,10 +11,11 @@ Esp at the return address of the stub itself (measured: 17 builds of XP to 11).
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ...memory.decode.memory import ReadMemory
 from ...memory.decode.ranges import span_at
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.structure import integers, unsigned
 
 Range = Tuple[int, int]

@@ -12,10 +12,11 @@ complement of the number of waiting threads. Source: measured on ntdll's own cod
 
 from __future__ import annotations
 
-from typing import Iterable, List, NamedTuple, Optional, Tuple
+from typing import Iterable, List, Optional, Tuple
 
 from ...columns import words
 from ...locks.decode.criticalsection import CriticalSection, RtlResource, SectionLayout
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.structure import Structures
 from .answer import Answer
 from .processview import Call, ProcessView, ThreadView

@@ -12,10 +12,11 @@ public symbols: Locked, Waiting, Waking, MultipleShared.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ...columns import words
 from ...memory.decode.memo import Memo
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.structure import Structure, Structures
 from .answer import Answer
 from .processview import INNERMOST, ProcessView, ThreadView

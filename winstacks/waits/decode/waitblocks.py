@@ -9,10 +9,11 @@ WaitBlockCount, KWAIT_BLOCK.NextWaitBlock). Numbers of object types: the public 
 
 from __future__ import annotations
 
-from typing import Callable, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, List, Optional, Set, Tuple
 
 from ...columns import words
 from ...memory.decode.memory import ReadMemory
+from ...memory.decode.records import NamedTuple
 from ...memory.decode.structure import Buffer, Field, Structure, unsigned
 
 MAX_OBJECTS = 64

@@ -8,7 +8,9 @@ lock with several owners waits for all of them, so one owner in the cycle is eno
 
 from __future__ import annotations
 
-from typing import Any, Collection, Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
+from typing import Any, Collection, Dict, List, Mapping, Sequence, Set, Tuple
+
+from ...memory.decode.records import NamedTuple
 
 Thread = Any
 Lock = Any

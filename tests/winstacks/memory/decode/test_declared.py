@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Annotated, Dict, List, NamedTuple, Optional, Tuple
+from typing import Annotated, Dict, List, Optional, Tuple
 
 import pytest
 from hypothesis import given
@@ -22,6 +22,7 @@ from winstacks.memory.decode.declared import (
     Declared,
     without,
 )
+from winstacks.memory.decode.records import NamedTuple
 
 
 class Inner(NamedTuple):
