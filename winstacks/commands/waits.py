@@ -34,7 +34,14 @@ from ..rows.grid import (
     or_unreadable,
 )
 from ..stacklist.frames import NamedFrame
-from ..stacklist.threadwaits import caller, shown_space, symbol_of, wait_status
+from ..stacklist.threadwaits import (
+    caller,
+    shown_space,
+    symbol_of,
+    unknown_waits,
+    wait_status,
+    why_no_wait,
+)
 from ..tracedb.gap import Gap, gap
 from ..waits.chains import Chains, OwnerChain
 from ..waits.decode.waitgraph import Cycle
@@ -62,7 +69,6 @@ class WaitChains(DatabaseCommand[AddressSpace, ShownWait]):
     grid = GRID
     key = ("TID",)
     things = "waits"
-    nothing = "No thread of the selected processes waits, as far as the input tells"
     kernel = False
 
     def __init__(self, plugin: interfaces.plugins.PluginInterface) -> None:
@@ -144,13 +150,22 @@ class WaitChains(DatabaseCommand[AddressSpace, ShownWait]):
 
     def items(self, step: AddressSpace) -> Iterator[Union[ShownWait, Gap]]:
         """Yields deadlocks first, then the threads in the order of the input, then what may hide threads."""
-        for cycle in self._chains.deadlocks:
-            yield ShownWait(None, deadlock=cycle)
-        shown = list(self._threads())
+        tids, shown = self.config.get("tid"), list(self._threads())
+        self.nothing = "" if self._chains.unknown(tids or ()) else why_no_wait(self.image)
+        reached = self._chains.reached_deadlocks(each.wait for each in shown if each.wait) if tids else ()
+        for number, cycle in enumerate(self._chains.deadlocks):
+            if not tids or number in reached:
+                yield ShownWait(None, deadlock=cycle)
         yield from self._in_brief(shown) if self.option("brief") else shown
         for process in self._processes:
             if has_status(process.status, *_NO_THREAD, StatusCode.WORKER_ENDED):
                 yield gap(process.space, process.status)
+
+    def finish(self) -> Iterator[Row]:
+        unknown = unknown_waits(self._chains, self.config.get("tid") or ())
+        if unknown:
+            self.log.warning(unknown)
+        return super().finish()
 
     def _threads(self) -> Iterator[ShownWait]:
         tids = self.config.get("tid")
