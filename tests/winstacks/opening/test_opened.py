@@ -218,7 +218,9 @@ def test_an_image_without_symbols_is_another_sentence(tmp_path: pathlib.Path) ->
     code = "import sys, winstacks\ntry:\n    winstacks.open(sys.argv[1], offline=True, cache=sys.argv[2])\n"
     code += "except winstacks.InputError as error:\n    print(error)"
     done = run(code, str(path), str(tmp_path / "cache"))
-    assert done.stdout == "Volatility has no symbols of the Windows kernel in the file\n", done.stderr
+    assert done.stdout == (
+        "Volatility has no symbols of the Windows kernel in the file: symbol_dirs names folders that have them\n"
+    ), done.stderr
 
 
 @pytest.mark.shared
