@@ -84,6 +84,24 @@ def test_windows_waits_selects_deadlocks_as_the_table_does(
     assert [row.row["TID"] for row in shown] == rows == [row["TID"] for row in table(opened, tid=[tid])]
 
 
+@pytest.mark.parametrize(
+    ("options", "tids"),
+    [
+        ({"find": "updater!*"}, [4316]),
+        ({"find": "spooler!write_log"}, [None, 6204]),
+        ({"unbacked": True}, [4320]),
+        ({"find": "nosuch"}, []),
+    ],
+    ids=str,
+)
+def test_a_deadlock_is_shown_if_one_of_its_threads_matches(
+    options: Dict[str, Any], tids: List[Any], tmp_path: pathlib.Path
+) -> None:
+    opened = context.open_image(sample.build().image(), tmp_path)
+    shown = grid.run(opened, waits.WaitChains, fold=True, **options)
+    assert [row.row["TID"] for row in shown] == tids
+
+
 @pytest.mark.parametrize("tid", [4316, 5124])
 def test_a_deadlock_of_threads_that_are_left_out_is_left_out(tid: int, tmp_path: pathlib.Path) -> None:
     """The thread's own chain leads to no deadlock."""

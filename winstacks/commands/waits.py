@@ -187,7 +187,12 @@ class WaitChains(DatabaseCommand[AddressSpace, ShownWait]):
         yield from sorted(first.values(), key=lambda item: order.index(item.end))
 
     def frames(self, item: ShownWait) -> Optional[Sequence[NamedFrame]]:
-        return None if item.wait is None else self._named(item.wait)
+        """Returns the named frames of the stack that shows a wait; of all threads of a deadlock."""
+        if item.wait is not None:
+            return self._named(item.wait)
+        assert item.deadlock is not None
+        waits = (self._chains.waits[step.thread] for step in item.deadlock)
+        return [frame for wait in waits for frame in self._named(wait)]
 
     def _named(self, wait: ThreadWait) -> Sequence[NamedFrame]:
         """Returns the named frames of the stack that shows a wait."""
