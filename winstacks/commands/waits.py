@@ -74,6 +74,7 @@ class WaitChains(DatabaseCommand[AddressSpace, ShownWait]):
     def __init__(self, plugin: interfaces.plugins.PluginInterface) -> None:
         super().__init__(plugin)
         self._names: Dict[int, Sequence[NamedFrame]] = {}
+        self._unknown = ""
 
     @cached_property
     def _lister(self) -> WaitLister:
@@ -151,7 +152,8 @@ class WaitChains(DatabaseCommand[AddressSpace, ShownWait]):
     def items(self, step: AddressSpace) -> Iterator[Union[ShownWait, Gap]]:
         """Yields deadlocks first, then the threads in the order of the input, then what may hide threads."""
         tids, shown = self.config.get("tid"), list(self._threads())
-        self.nothing = "" if self._chains.unknown(tids or ()) else why_no_wait(self.image)
+        self._unknown = unknown_waits(self._chains, tids or ())
+        self.nothing = "" if self._unknown else why_no_wait(self.image)
         reached = self._chains.reached_deadlocks(each.wait for each in shown if each.wait) if tids else ()
         for number, cycle in enumerate(self._chains.deadlocks):
             if not tids or number in reached:
@@ -162,9 +164,8 @@ class WaitChains(DatabaseCommand[AddressSpace, ShownWait]):
                 yield gap(process.space, process.status)
 
     def finish(self) -> Iterator[Row]:
-        unknown = unknown_waits(self._chains, self.config.get("tid") or ())
-        if unknown:
-            self.log.warning(unknown)
+        if self._unknown:
+            self.log.warning(self._unknown)
         return super().finish()
 
     def _threads(self) -> Iterator[ShownWait]:
