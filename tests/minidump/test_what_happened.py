@@ -10,6 +10,7 @@ import struct
 from typing import Any, Dict, List, Tuple
 
 import pytest
+from volatility3.cli import text_renderer
 from volatility3.plugins.minidump import info, traceimage, traces
 
 from tests.conftest import SHARED
@@ -22,6 +23,7 @@ from winstacks.stacklist.decode.exceptioncodes import exception_name, exception_
 
 REAL = SHARED / "real_minidumps"
 FILES = sorted((*REAL.glob("*.dmp"), *REAL.glob("more/*.dmp")))
+SMALL = SHARED / "real_trapframes" / "triage_x64.dmp.xz"
 MOST = 10
 
 
@@ -125,9 +127,19 @@ def test_exceptions_in_words(name: str) -> None:
 
 
 @pytest.mark.shared
+@pytest.mark.parametrize("name", ["tiny-exe-fastfail", "write_av_non_canonical", "null_write_av"])
+def test_the_end_of_a_stack_without_callers_is_explained(name: str) -> None:
+    rows = {member: status for member, _, status in brief(REAL / f"{name}.dmp")}
+    guesses = [status for member, status in rows.items() if member.startswith("Frame ")]
+    # The stacks of x64 end at once: the dump lacks the unwind data. Those of x86 are searched to their end.
+    assert (rows["At"], guesses) == (
+        ("", ["unsure"] * 5) if name == "null_write_av" else ("no function table", [])
+    )
+
+
+@pytest.mark.shared
 def test_a_real_small_dump(tmp_path: pathlib.Path) -> None:
-    data = lzma.decompress((SHARED / "real_trapframes" / "triage_x64.dmp.xz").read_bytes())
-    (tmp_path / "small.dmp").write_bytes(data)
+    (tmp_path / "small.dmp").write_bytes(lzma.decompress(SMALL.read_bytes()))
     rows = brief(tmp_path / "small.dmp")
     assert [name for name, _, _ in rows] == [
         *(
@@ -171,6 +183,36 @@ def test_ten_lines_on_the_screen(path: pathlib.Path, tmp_path: pathlib.Path) -> 
     lines = [line for line in done.stdout.splitlines() if line.lstrip().startswith(("|", "*"))]
     # The first line has the names of the columns.
     assert len(lines) - 1 <= MOST and max(map(len, lines)) <= 120
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("path", [*FILES, SMALL], ids=[path.stem for path in [*FILES, SMALL]])
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_no_value_is_cut_on_the_screen(
+    path: pathlib.Path,
+    width: int,
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if path == SMALL:
+        path = tmp_path / "small.dmp"
+        path.write_bytes(lzma.decompress(SMALL.read_bytes()))
+    monkeypatch.setenv("COLUMNS", str(width))
+    plugin = OpenedDump(path).construct(info.Info, brief=True)
+    text_renderer.PrettyTextRenderer().render(plugin.run())
+    shown: List[str] = []
+    for line in capsys.readouterr().out.splitlines()[1:]:
+        assert len(line) <= width
+        _, member, value, *_ = (part.strip() for part in line.split(" | "))
+        if member:
+            shown.append(value)
+        else:
+            shown[-1] += value
+    # The blank between two words may be where a line ends.
+    assert [value.replace(" ", "") for value in shown] == [
+        value.replace(" ", "") for _, value, _ in brief(path)
+    ]
 
 
 def test_a_driver_that_the_kernel_blames(tmp_path: pathlib.Path) -> None:

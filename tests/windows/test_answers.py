@@ -19,6 +19,7 @@ from tests.support import grid
 from tests.support.only import only
 from tests.windows.test_columns import CLASSES, STACKS
 from winstacks import options as our_options
+from winstacks.memory.image import NO_PROCESS
 from winstacks.rows.requested import RequestedIds
 
 WITH_PID = sorted(set(CLASSES) - {"objecttraces"})
@@ -204,10 +205,24 @@ def test_processes_are_selected_by_name(opened: Opened, caplog: pytest.LogCaptur
     assert answers == ["There is no process with the name spoler in this image; nearest names: spooler.exe"]
 
 
-@pytest.mark.parametrize("name", ["callstacks", "locks", "tracefindings", "handletraces", "trapframes"])
-def test_a_name_that_no_process_has_ends_the_command(name: str, opened: Opened) -> None:
-    with pytest.raises(exceptions.RenderException, match=r"no process with the name updatr .* updater.exe"):
-        grid.run(opened, CLASSES[name], process=["updatr"])
+@pytest.mark.parametrize("name", WITH_PID)
+def test_a_name_that_no_process_has_is_answered_as_an_id_is(
+    name: str, opened: Opened, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Volatility's own plugins end with 0 and an empty table where a filter leaves out everything."""
+    answer = "There is no process with the name updatr in this image; nearest names: updater.exe"
+    assert warnings(opened, name, caplog, process=["updatr"]) == [answer]
+    by_name, by_id = (
+        grid.run(opened, CLASSES[name], **chosen) for chosen in ({"process": ["updatr"]}, {"pid": [99]})
+    )
+    assert len(by_name) == len(by_id)
+    if name == "tracefindings":
+        assert {node.row["Evidence"] for node in by_name} == {
+            "no finding: 0 checks examined 0 stacks of 0 processes",
+            "no process has the name",
+        }
+    else:
+        assert by_name == by_id
 
 
 def test_a_name_that_windows_cut_is_found_by_the_whole(tmp_path: pathlib.Path) -> None:
@@ -225,8 +240,7 @@ def test_a_name_that_windows_cut_is_found_by_the_whole(tmp_path: pathlib.Path) -
     assert found("mailserver-*", kernel=True) == (76,)
     assert found("nt", kernel=True) == (0,)
     for name in ("nt", "mailserv", "mail.exe.bak"):
-        with pytest.raises(exceptions.RenderException):
-            found(name, kernel=False)
+        assert found(name, kernel=False) == (NO_PROCESS,)
 
 
 @pytest.mark.parametrize("text", ["1d2900002d0", "000001d2`900002d0", "zz", ""])

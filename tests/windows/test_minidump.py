@@ -191,6 +191,14 @@ def run(opened: Opened, folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch, *
     return found
 
 
+def test_the_columns_of_brief_have_the_name_of_the_file(
+    opened: Opened, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(opened, tmp_path, monkeypatch, brief=True)
+    assert [file] == list(tmp_path.iterdir())
+    assert "File output" not in run(opened, tmp_path, monkeypatch, brief=True, dump=False)[0][1]
+
+
 @pytest.mark.skipif(os.name == "nt", reason="limits of file sizes are those of POSIX")
 @pytest.mark.parametrize("room", [0x1000, 0x20000])
 def test_a_full_disk_leaves_no_half_file(

@@ -12,12 +12,15 @@ import re
 from typing import Any, Dict, Iterator, List
 
 import pytest
+from volatility3.plugins.minidump import tracereport as dump_report
 from volatility3.plugins.windows import tracefindings, traceimage, tracereport, traces, tracewaits
 
+from tests.conftest import SHARED
 from tests.forge import context, sample, vol
 from tests.support import grid, pagedata
 from tests.support.browser import Browser, Page
 from tests.support.only import only
+from tests.support.processdumps import OpenedDump
 from winstacks.columns.words import NAMELESS
 from winstacks.findings.loststacks import LOST_STACKS
 from winstacks.html import htmlpage
@@ -211,6 +214,19 @@ def test_findings_come_first_with_their_evidence(page: Page, reported: Reported)
     page.run("new Promise((done) => setTimeout(done, 200))")
     shown = page.run("document.querySelector('#findings .cards').innerText")
     assert [card for card in reported.data["findings"]["cards"] if card["evidence"] not in shown] == []
+
+
+@pytest.mark.shared
+def test_what_is_not_known_of_a_dump_is_said(browser: Browser, tmp_path: pathlib.Path) -> None:
+    """A dump without the code of ntdll: 13 of its 14 threads may wait."""
+    dump: Any = OpenedDump(SHARED / "real_minidumps" / "more" / "node-minidump-windows.dmp")
+    grid.rendered(dump, dump_report.TraceReport, tmp_path)
+    with browser.open(tmp_path / "tracereport.html") as shown:
+        assert "It is not known whether 13 threads wait: " in shown.run(
+            "document.querySelector('#locks').innerText"
+        )
+        found = shown.run("document.querySelector('#findings').innerText")
+        assert re.search(r"The checks found nothing: \d+ checks examined 15 stacks of 1 process\.", found)
 
 
 def test_the_deadlock_is_drawn_and_said(page: Page) -> None:

@@ -12,10 +12,12 @@ from volatility3.plugins.minidump import tracewaits as dump_waits
 from volatility3.plugins.minidump import waits as dump_chains
 from volatility3.plugins.windows import traces, tracewaits, waits
 
-from tests.forge import context, sample
+from tests.conftest import SHARED
+from tests.forge import context, sample, smalldump
 from tests.support import deadlockimages, grid, waitimages, waitobjects, waitrows
 from tests.support.only import only
 from tests.support.processdumps import OpenedDump, dump_of
+from winstacks.stacklist.threadwaits import NO_WAIT
 
 SAME = (
     *("PID", "Process", "TID", "Arch", "WaitsFor", "WaitName", "WaitMode", "Since", "Known", "Ownership"),
@@ -73,6 +75,33 @@ def test_a_thread_is_shown_with_the_chain_through_threads_that_are_left_out(tmp_
     assert len(whole) == 2
 
 
+@pytest.mark.parametrize(("tid", "rows"), [(4316, [4316]), (6208, [None, 6208]), (99999, [])])
+def test_windows_waits_selects_deadlocks_as_the_table_does(
+    tid: int, rows: List[Any], tmp_path: pathlib.Path
+) -> None:
+    opened = context.open_image(sample.build().image(), tmp_path)
+    shown = grid.run(opened, waits.WaitChains, tid=[tid], fold=True)
+    assert [row.row["TID"] for row in shown] == rows == [row["TID"] for row in table(opened, tid=[tid])]
+
+
+@pytest.mark.parametrize(
+    ("options", "tids"),
+    [
+        ({"find": "updater!*"}, [4316]),
+        ({"find": "spooler!write_log"}, [None, 6204]),
+        ({"unbacked": True}, [4320]),
+        ({"find": "nosuch"}, []),
+    ],
+    ids=str,
+)
+def test_a_deadlock_is_shown_if_one_of_its_threads_matches(
+    options: Dict[str, Any], tids: List[Any], tmp_path: pathlib.Path
+) -> None:
+    opened = context.open_image(sample.build().image(), tmp_path)
+    shown = grid.run(opened, waits.WaitChains, fold=True, **options)
+    assert [row.row["TID"] for row in shown] == tids
+
+
 @pytest.mark.parametrize("tid", [4316, 5124])
 def test_a_deadlock_of_threads_that_are_left_out_is_left_out(tid: int, tmp_path: pathlib.Path) -> None:
     """The thread's own chain leads to no deadlock."""
@@ -112,6 +141,51 @@ def test_stacks_without_a_wait_are_no_silent_table(
     caplog.clear()
     assert table(opened, pid=[4312], tid=[4316])
     assert not [text for text in caplog.messages if "waits" in text]
+
+
+@pytest.mark.parametrize("plugin", [dump_chains.WaitChains, dump_waits.TraceWaits])
+@pytest.mark.parametrize(("pid", "said"), [(4312, ["1 thread waits"]), (6200, [])])
+def test_a_thread_that_may_wait_is_told(
+    plugin: Any, pid: int, said: List[str], tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Thread 4324 of 4312 stands in a system call without a known caller."""
+    opened = context.open_image(sample.build().image(), tmp_path)
+    (tmp_path / "app.dmp").write_bytes(dump_of(opened, pid))
+    assert OpenedDump(tmp_path / "app.dmp").rows(plugin)
+    assert [text.partition(":")[0] for text in caplog.messages if "not known" in text] == [
+        f"It is not known whether {words}" for words in said
+    ]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("plugin", [dump_chains.WaitChains, dump_waits.TraceWaits])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("more/node-minidump-windows", "It is not known whether 13 threads wait"),
+        ("null_write_av", "It is not known whether 1 thread waits"),
+        ("more/lldb-fizzbuzz_no_heap", NO_WAIT),
+    ],
+)
+def test_threads_of_a_dump_without_ntdll_are_not_said_to_run(
+    plugin: Any, name: str, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert not OpenedDump(SHARED / "real_minidumps" / f"{name}.dmp").rows(plugin)
+    assert [text.partition(":")[0] for text in caplog.messages if " wait" in text] == [said]
+
+
+@pytest.mark.parametrize("plugin", [dump_chains.WaitChains, dump_waits.TraceWaits])
+def test_a_small_kernel_dump_has_no_waiting_thread(
+    plugin: Any, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    dump = smalldump.SmallDump()
+    dump.crash(0xC4, (1, 2, 3, 4), smalldump.context(True, 0xFFFFF80312201234, 0xFFFFD00012345040))
+    dump.stack(0xFFFFD00012345000, bytes(0x200))
+    (tmp_path / "small.dmp").write_bytes(dump.file())
+    assert not OpenedDump(tmp_path / "small.dmp").rows(plugin)
+    assert [text.partition(",")[0] for text in caplog.messages if " wait" in text] == [
+        "A small kernel dump has one thread"
+    ]
 
 
 @pytest.mark.parametrize("name", ["xp-x86", "win7-x64", "win10-x64", "win11-x64"])

@@ -208,6 +208,7 @@ BRIEF_WITH: Dict[str, Dict[str, Tuple[str, ...]]] = {
         "blocks": names("PID, Process, Bytes, Count, Block, BlockKind, Size, Symbol, Status"),
         "baseline": names(f"{_SPACE}, BytesGrowth, CountGrowth, Bytes, Count, Symbol, Status"),
     },
+    "minidump": {"dump": names("PID, Process, TID, Member, Value, Status, File output")},
 }
 """The columns that --brief shows if another option is given, by its name: it asks another question."""
 

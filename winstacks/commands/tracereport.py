@@ -115,9 +115,8 @@ class TraceReport(CheckingCommand):
         facts = gather(self.image, self.totals, self._warnings, self.option("sha256"))
         paths = [file.shown for file in self.image.service(identity).files]
         title = htmlpage.page_title("report on its stacks", paths, facts["ComputerName"])
-        written = graph.write(
-            self.plugin, "tracereport.html", htmlpage.page(title, report.data(facts, found, waiting, _made()))
-        )
+        parts = report.data(facts, found, waiting, _made(), self.findings.examined.in_words)
+        written = graph.write(self.plugin, "tracereport.html", htmlpage.page(title, parts))
         tree = report.drawn.tree
         limits = (
             StatusCode.STACKS_CUT if tree.cut or report.lists.cut else None,

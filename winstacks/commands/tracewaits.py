@@ -9,6 +9,7 @@ from ..columns.words import THREAD_KINDS
 from ..rows.flat import FlatCells, WaitCommand
 from ..rows.grid import Row
 from ..stacklist.stack import StackFilter
+from ..stacklist.threadwaits import NO_WAIT, unknown_waits, why_no_wait
 
 
 class TraceWaits(WaitCommand):
@@ -16,7 +17,7 @@ class TraceWaits(WaitCommand):
 
     table = "tracewaits"
     things = "waits"
-    nothing = "No thread of the selected processes waits, as far as the input tells"
+    nothing = NO_WAIT
 
     @cached_property
     def stacks_wanted(self) -> StackFilter:
@@ -38,6 +39,9 @@ class TraceWaits(WaitCommand):
         cells = FlatCells(self.table)
         waits = list(self.waits())
         yield from map(cells.row, map(self.tables.wait, waits))
-        if self.matched and not waits:
+        unknown = unknown_waits(self._waits.chains, self.stacks_wanted.tids)
+        if unknown:
+            self.log.warning(unknown)
+        elif self.matched and not waits:
             # The loop has seen stacks, and did not warn.
-            self.log.warning(self.nothing)
+            self.log.warning(why_no_wait(self.image))

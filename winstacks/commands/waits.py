@@ -35,7 +35,14 @@ from ..rows.grid import (
     or_unreadable,
 )
 from ..stacklist.frames import NamedFrame
-from ..stacklist.threadwaits import caller, shown_space, symbol_of, wait_status
+from ..stacklist.threadwaits import (
+    caller,
+    shown_space,
+    symbol_of,
+    unknown_waits,
+    wait_status,
+    why_no_wait,
+)
 from ..tracedb.gap import Gap, gap
 from ..waits.chains import Chains, OwnerChain
 from ..waits.decode.waitgraph import Cycle
@@ -63,12 +70,12 @@ class WaitChains(DatabaseCommand[AddressSpace, ShownWait]):
     grid = GRID
     key = ("TID",)
     things = "waits"
-    nothing = "No thread of the selected processes waits, as far as the input tells"
     kernel = False
 
     def __init__(self, plugin: interfaces.plugins.PluginInterface) -> None:
         super().__init__(plugin)
         self._names: Dict[int, Sequence[NamedFrame]] = {}
+        self._unknown = ""
 
     @cached_property
     def _lister(self) -> WaitLister:
@@ -145,13 +152,22 @@ class WaitChains(DatabaseCommand[AddressSpace, ShownWait]):
 
     def items(self, step: AddressSpace) -> Iterator[Union[ShownWait, Gap]]:
         """Yields deadlocks first, then the threads in the order of the input, then what may hide threads."""
-        for cycle in self._chains.deadlocks:
-            yield ShownWait(None, deadlock=cycle)
-        shown = list(self._threads())
+        tids, shown = self.config.get("tid"), list(self._threads())
+        self._unknown = unknown_waits(self._chains, tids or ())
+        self.nothing = "" if self._unknown else why_no_wait(self.image)
+        reached = self._chains.reached_deadlocks(each.wait for each in shown if each.wait) if tids else ()
+        for number, cycle in enumerate(self._chains.deadlocks):
+            if not tids or number in reached:
+                yield ShownWait(None, deadlock=cycle)
         yield from self._in_brief(shown) if self.option("brief") else shown
         for process in self._processes:
             if has_status(process.status, *_NO_THREAD, StatusCode.WORKER_ENDED):
                 yield gap(process.space, process.status)
+
+    def finish(self) -> Iterator[Row]:
+        if self._unknown:
+            self.log.warning(self._unknown)
+        return super().finish()
 
     def _threads(self) -> Iterator[ShownWait]:
         tids = self.config.get("tid")
@@ -173,7 +189,12 @@ class WaitChains(DatabaseCommand[AddressSpace, ShownWait]):
         yield from sorted(first.values(), key=lambda item: order.index(item.end))
 
     def frames(self, item: ShownWait) -> Optional[Sequence[NamedFrame]]:
-        return None if item.wait is None else self._named(item.wait)
+        """Returns the named frames of the stack that shows a wait; of all threads of a deadlock."""
+        if item.wait is not None:
+            return self._named(item.wait)
+        assert item.deadlock is not None
+        waits = (self._chains.waits[step.thread] for step in item.deadlock)
+        return [frame for wait in waits for frame in self._named(wait)]
 
     def _named(self, wait: ThreadWait) -> Sequence[NamedFrame]:
         """Returns the named frames of the stack that shows a wait."""

@@ -29,7 +29,7 @@ from ..memory.decode.memo import Memo
 from ..memory.decode.ranges import span_at
 from ..memory.decode.records import NamedTuple
 from ..memory.decode.text import ShortText, short_of
-from ..memory.image import AddressSpace
+from ..memory.image import NO_PROCESS, AddressSpace
 from ..memory.pagetables import PageTables
 from ..names import registeredtables
 from ..names.imagereader import ImageReader
@@ -146,9 +146,11 @@ class CheckFacts:
 
     @functools.cached_property
     def nothing_selected(self) -> str:
-        """Why nothing is checked: no process has one of the PIDs; empty if one has."""
+        """Why nothing is checked: no process has one of the PIDs or names; empty if one has."""
         if not self.pids or any(True for _ in AddressSpaces.list_spaces(self.image, self.pids)):
             return ""
+        if NO_PROCESS in self.pids:
+            return "no process has the name"
         return f"no process has the ID {' or '.join(map(str, self.pids))}"
 
     def namer(self, space: AddressSpace) -> AddressNamer:

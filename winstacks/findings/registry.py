@@ -338,7 +338,8 @@ class Findings:
     @property
     def examined(self) -> Examined:
         """The extent of the examination by the checks that could run."""
-        return Examined(sum(each.ran for each in self._running), self._stacks, len(self._processes))
+        ran = 0 if self._facts.nothing_selected else sum(each.ran for each in self._running)
+        return Examined(ran, self._stacks, len(self._processes))
 
     def _checks_of(self, kind: str) -> List[_Gathering]:
         """Returns the checks that examine stacks of a kind."""

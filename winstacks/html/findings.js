@@ -51,7 +51,8 @@ function findingsPart(data, findings) {
   const kinds = ["high", "medium", "low"].map((severity) =>
     `${count(cards.filter((card) => card.severity === severity).length)} ${severity}`);
   const stories = storiesOf(cards);
-  const said = cards.length ? `${some(total, "finding")}: ${kinds.join(", ")}; ${count(stories.length)} to read, because findings of one story are one part.` : "The checks found nothing.";
+  const nothing = findings.examined ? `The checks found nothing: ${findings.examined}.` : "The checks found nothing.";
+  const said = cards.length ? `${some(total, "finding")}: ${kinds.join(", ")}; ${count(stories.length)} to read, because findings of one story are one part.` : nothing;
   const key = "In stacks, ! marks code that belongs to no file, ? marks a guessed frame, and ◀ marks the frame that this finding is about.";
   const made = make("div", "", make("p", "", said));
   if (cards.length < total) made.append(make("p", "note", `The first ${count(cards.length)} are shown.`));

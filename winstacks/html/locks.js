@@ -149,6 +149,7 @@ function locksPart(data, locks) {
   for (const cycle of locks.cycles) made.append(deadlock(locks, cycle));
   if (!locks.cycles.length) made.append(make("p", "", "No threads are known to wait for each other."));
   if (locks.gaps) made.append(make("p", "note", `Locks may be missing in ${some(locks.gaps, "place")}: ${locks.command} names them.`));
+  if (locks.unknown) made.append(make("p", "note", `${locks.unknown}.`));
   if (locks.more) made.append(make("p", "note", `${some(locks.more, "more lock")} ${locks.more === 1 ? "is" : "are"} not shown.`));
   if (locks.moreWaits) made.append(make("p", "note", `${some(locks.moreWaits, "more wait")} ${locks.moreWaits === 1 ? "is" : "are"} not shown: ${locks.waitsCommand} lists all.`));
   const groups = groupsOf(locks);

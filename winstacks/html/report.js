@@ -48,6 +48,7 @@ const MOST_FRAMES = 1100;
  * @property {number} moreWaits
  * @property {{text: string, inferred: boolean, evidence: string[], threads: number[], locks: number[], things: string[]}[]} cycles
  * @property {number} gaps
+ * @property {string} unknown that some threads may wait or not; empty if this is known of all
  * @property {string} command the command that lists the locks
  * @property {string} waitsCommand the command that lists the waits
  *
@@ -55,6 +56,7 @@ const MOST_FRAMES = 1100;
  * @property {Card[]} cards
  * @property {number} total
  * @property {[string, string][]} unchecked
+ * @property {string} [examined] how many checks examined how many stacks
  * @property {Record<string, {meaning: string, innocent: string, next: string}>} checks
  *
  * @typedef {object} FleetImage

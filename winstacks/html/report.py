@@ -4,7 +4,7 @@
 
     report = Report()
     for stack in ...: report.add(stack)
-    data = report.data(facts, outcomes, waits, made)
+    data = report.data(facts, outcomes, waits, made, examined)
     for piece in htmlpage.page(title, data): file.write(piece)
 
 `report.js` shows the parts that `data` has.
@@ -66,12 +66,14 @@ class Report:
         found: Sequence[Outcome],
         waits: Dict[str, Any],
         made: Sequence[Tuple[str, str]],
+        examined: str,
     ) -> Dict[str, Any]:
         """Returns the parts of the page.
 
         Args:
             waits: what `waitpart.waits_part` returns
             made: pairs of texts about this report, which the head of the page shows last
+            examined: how many checks examined how many stacks, in words
         """
         self._add_findings(found, facts["InputKind"])
         image = image_part(image_values(facts))
@@ -82,7 +84,7 @@ class Report:
         }
         return {
             "image": image,
-            "findings": self.lists.findings(),
+            "findings": {**self.lists.findings(), "examined": examined},
             "flame": flame_data(self.drawn.tree, "stacks"),
             "locks": {**waits, **commands},
             **self.lists.data(),

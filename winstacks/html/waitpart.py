@@ -20,7 +20,7 @@ from ..memory.decode.status import has_status, text
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import process_label
 from ..process.threadids import ThreadOwner
-from ..stacklist.threadwaits import WaitRow
+from ..stacklist.threadwaits import WaitRow, unknown_waits
 from ..tracedb.gap import Gap
 from ..waits.chains import Chains, described, is_inferred
 from ..waits.decode.waitgraph import Cycle
@@ -104,6 +104,7 @@ class _Part:
             "moreWaits": max(len(self._rows) - MAX_SHOWN_WAITS, 0),
             "cycles": found,
             "gaps": self._held.gaps,
+            "unknown": unknown_waits(self._chains),
         }
 
     def _thread(self, process: Optional[str], pid: Optional[int], tid: Optional[int]) -> int:

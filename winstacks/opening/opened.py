@@ -12,7 +12,7 @@ Every method lists anew from the file. What cannot be read is listed too: as a r
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Collection, Iterator, List, Optional, Sequence
+from typing import Collection, Iterator, List, Optional, Sequence, Tuple
 
 from volatility3.framework import exceptions
 
@@ -54,9 +54,9 @@ class ProcessHeaps(NamedTuple):
 class Opened:
     """An open image or dump. Addresses are canonical. PID 0 is the kernel.
 
-    An argument that selects (`pids`, `tids`, `kinds`, `checks`) selects all if it is empty. `fetch_symbols`
-    says whether Volatility may download symbols of modules. `image` is the image, for what this class does
-    not list.
+    An argument that selects (`pids`, `tids`, `kinds`, `checks`) selects all if it is empty. One with an
+    unknown word, or with an ID that is no number, raises InputError. `fetch_symbols` says whether Volatility
+    may download symbols of modules. `image` is the image, for what this class does not list.
     """
 
     def __init__(self, image: Image, fetch_symbols: bool = False) -> None:
@@ -89,11 +89,11 @@ class Opened:
 
     def processes(self, pids: Collection[int] = ()) -> Iterator[Process]:
         """Yields processes: the native address space, and the 32-bit half of a WoW64 process."""
-        return self.image.possible(processes(self.image, pids))
+        return self.image.possible(processes(self.image, _ids(pids)))
 
     def threads(self, pids: Collection[int] = (), tids: Collection[int] = ()) -> Iterator[Thread]:
         """Yields threads by process, and a record for each damaged list of threads."""
-        return self.image.possible(Threads.list_threads(self.image, pids, None, tids))
+        return self.image.possible(Threads.list_threads(self.image, _ids(pids), None, _ids(tids)))
 
     def stacks(
         self,
@@ -108,14 +108,14 @@ class Opened:
         """Yields stacks, and a record without `counted` for those that cannot be read; see `StackFilter`.
         Raises InputError if there is no such kind of stacks."""
         _check_words("kind of stacks", kinds, KINDS)
-        chosen = StackFilter(kinds, pids, tids, carve, scan_stacks, scan_threads, processors)
+        chosen = StackFilter(kinds, _ids(pids), _ids(tids), carve, scan_stacks, scan_threads, processors)
         return StackCollector(self.symbolizer, self._frames).list_stacks(chosen)
 
     def locks(self, pids: Collection[int] = ()) -> Iterator[Listed]:
         """Yields locks, and a Gap where locks may be missing. `recorded` names the creator's stack. Raises
         InputError if the input is a small kernel dump, which has no locks."""
         self._check_records()
-        return self.image.possible(self._list_locks(pids))
+        return self.image.possible(self._list_locks(_ids(pids)))
 
     def _list_locks(self, pids: Collection[int]) -> Iterator[Listed]:
         lister = LockLister(self.image, self._databases)
@@ -126,13 +126,13 @@ class Opened:
         """Yields the waiting threads of each process, and what they wait for; `Chains` follows the owners."""
         locks = LockLister(self.image, self._databases)
         lister = WaitLister(self.image, self.symbolizer, self._databases.ntdlls, locks.list_locks)
-        return self.image.possible(lister.list_waits(tuple(pids)))
+        return self.image.possible(lister.list_waits(_ids(pids)))
 
     def heaps(self, pids: Collection[int] = ()) -> Iterator[ProcessHeaps]:
         """Yields the heaps, with each block, of the processes whose heaps record who allocates. Raises
         InputError if the input is a small kernel dump, which has no heaps."""
         self._check_records()
-        return self.image.possible(self._list_heaps(pids))
+        return self.image.possible(self._list_heaps(_ids(pids)))
 
     def _list_heaps(self, pids: Collection[int]) -> Iterator[ProcessHeaps]:
         heaps = Heaps(self.image, self._databases)
@@ -145,7 +145,7 @@ class Opened:
         """Returns the findings, worst first, and an outcome without a finding for what could not be checked.
         Raises InputError if there is no such check."""
         _check_words("check", checks, CHECKS)
-        found = Findings(self.symbolizer, checks, tuple(pids))
+        found = Findings(self.symbolizer, checks, _ids(pids))
         for _ in found.examine():
             pass
         return found.found()
@@ -168,6 +168,14 @@ class Opened:
     def _check_records(self) -> None:
         if self.image.threads_only:
             raise InputError(NO_RECORDS)
+
+
+def _ids(given: Collection[int]) -> Tuple[int, ...]:
+    """Returns IDs of processes or threads; none would have one that is a text. Raises InputError if they are
+    no list of numbers."""
+    if not isinstance(given, Collection) or not all(isinstance(each, int) for each in given):
+        raise InputError(f"A list of numbers is needed: {given!r} is none")
+    return tuple(given)
 
 
 def _check_words(what: str, words: Collection[str], known: Collection[str]) -> None:

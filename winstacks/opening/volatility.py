@@ -34,6 +34,10 @@ _NO_LAYER = "layer_name"
 _TREE = pathlib.Path(__file__).resolve().parents[2] / "volatility3_plugins"
 """The plugins beside the library in its source tree. Installed plugins are in Volatility's own folder."""
 
+_NO_SYMBOLS = (
+    "Volatility has no symbols of the Windows kernel in the file: symbol_dirs names folders that have them"
+)
+
 _FOR_DUMPS = ("symbols_from", "kernel_symbols")
 """Options that plugins for images lack."""
 
@@ -122,6 +126,6 @@ def construct(path: Path, options: Mapping[str, object]) -> interfaces.plugins.P
             raise InputError(f"The file begins as {KINDS_OF_DUMPS[dump]} and is not one") from error
         if any(name.endswith(_NO_LAYER) for name in error.unsatisfied):
             raise InputError("Volatility finds no Windows kernel in the file") from error
-        raise InputError("Volatility has no symbols of the Windows kernel in the file") from error
+        raise InputError(_NO_SYMBOLS) from error
     except (exceptions.VolatilityException, OSError, EOFError) as error:
         raise InputError(f"Volatility cannot open the file: {error}") from error

@@ -7,7 +7,7 @@ the `format` of a cell; json and jsonl show its value. Only the pretty renderer 
 together, so the cells are cut and wrapped for this renderer alone: others show each text in one line. A value
 that has a short form (`ShortText`) shows that.
 
-Status, Evidence and Innocent are never cut: they are wrapped into several lines between their words.
+Status, Evidence, Innocent and Value are never cut: they are wrapped into several lines between their words.
 """
 
 from __future__ import annotations
@@ -57,12 +57,14 @@ _TIME = "2024-03-07 12:00:00.000000 UTC"
 _BESIDE_STACK = 26
 """Width that a Stack leaves for the Status."""
 _LONGEST_WORD = 24
-"""The longest word of an Evidence that is not cut, in characters; only names in it are longer."""
+"""The longest word of an Evidence or a Value that is not cut, in characters; only names in it are longer."""
 _LEAST_OF_NAME = 20
 """Least width of a name that is wrapped."""
 _STATUS = "Status"
 _STACK = "Stack"
 _FINDING = "Finding"
+_IN_PIECES = ("Evidence", "Innocent", "Value", _FINDING)
+"""Columns whose words are broken if they are wider than a line."""
 
 
 def line_width() -> int:
@@ -79,7 +81,7 @@ _CUT: Dict[str, Callable[[str, int], str]] = {
     "Symbol": symbol_lines,
     "StartSymbol": symbol_lines,
     "Flags": cut_text,
-    "Value": cut_text,
+    "Value": wrapped_evidence,
     _FINDING: wrapped_evidence,
 }
 """Functions that cut the columns without a fixed width. The Stack is one of these columns."""
@@ -266,6 +268,8 @@ class _Page:
             word, text = widths[name]
             if name == _FINDING:
                 least[name] = word
+            elif name == "Value":
+                least[name] = min(word, _LONGEST_WORD)
             elif name == _STACK:
                 least[name] = min(text, _LEAST_OF_STACK)
             elif name in _CUT:
@@ -305,7 +309,7 @@ def _wider(width: _Width, name: str, cell: object) -> _Width:
         text = f"{_whole(cell)}"
     if len(text) <= width.word:
         return width
-    if name in ("Evidence", "Innocent", _FINDING):
+    if name in _IN_PIECES:
         word = longest_piece(text)
     else:
         word = max(map(len, text.split(" ")))

@@ -116,8 +116,7 @@ class Command(Generic[Step, Item]):
 
     @cached_property
     def pids(self) -> Tuple[int, ...]:
-        """The IDs of the processes that --pid and --process select, 0 for the kernel; empty for all. Raises
-        RenderException if no process has the name that --process gives."""
+        """The IDs of the processes that --pid and --process select, 0 for the kernel; empty for all."""
         return self.requested.processes(lambda: self.image)
 
     @cached_property

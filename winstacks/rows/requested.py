@@ -18,7 +18,7 @@ from volatility3.framework import exceptions, interfaces
 from ..columns.words import MEMORY_IMAGE, PROCESS_DUMP
 from ..memory import bulk, tables
 from ..memory.decode.machine import Machine, UnsupportedMachineError, machines_of
-from ..memory.image import AddressSpace, Image
+from ..memory.image import NO_PROCESS, AddressSpace, Image
 from ..memory.imagelayer import ImageLayer
 from ..minidump.decode.dumpfile import OtherSystemError
 from ..names.modulefiles import GivenFiles, module_files
@@ -146,8 +146,8 @@ class RequestedIds:
     def processes(self, image: Callable[[], Image]) -> Tuple[int, ...]:
         """Returns the IDs of the processes that --pid and --process select, 0 for the kernel; empty for all.
 
-        `unnamed` says which names no process has. `image` opens the image, which --process needs. Raises
-        RenderException if no process has a name that --process gives, and --pid is not used.
+        They are NO_PROCESS alone if no process has a name that --process gives, and --pid is not used.
+        `unnamed` says which names no process has. `image` opens the image, which --process needs.
         """
         ids, globs = self.requested_ids("pid"), self._config.get("process") or ()
         if not globs:
@@ -168,9 +168,7 @@ class RequestedIds:
                     )
                 else:
                     self._named.add(space.pid)
-        if not ids and not self._named:
-            raise exceptions.RenderException("\n".join(self._unnamed))
-        return tuple(sorted(ids | self._named))
+        return tuple(sorted(ids | self._named)) or (NO_PROCESS,)
 
     def requested_ids(self, option: str) -> Set[int]:
         """Returns the IDs that an option names; an empty set without the option."""
@@ -205,7 +203,9 @@ class RequestedIds:
         return {name: sorted(ids) for name, ids in lost.items() if ids}
 
     def all_missing(self, lost: Dict[str, List[int]]) -> bool:
-        """Returns whether an option names only IDs that do not exist."""
+        """Returns whether an option names only IDs or processes that do not exist."""
+        if self._unnamed and not self._named and not self.requested_ids("pid"):
+            return True
         return any(self.requested_ids(name) == set(ids) for name, ids in lost.items())
 
     def unnamed(self) -> List[str]:

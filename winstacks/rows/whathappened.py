@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from typing import Iterator, List, Optional
 
-from ..memory.decode.status import NOTHING, has_status, status
-from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.status import NOTHING, Status, has_status, status
+from ..memory.decode.statuscodes import StatusCode, words_that
+from ..memory.decode.statusmeanings import Means
 from ..memory.decode.text import cell, counted, moment
 from ..memory.image import AddressSpace, Image
 from ..stacklist.crash import Crash
 from ..stacklist.machine import machine_facts
+from ..stacklist.stack import StackRecord
 from .dumprows import DumpEntry
 
 MOST = 10
@@ -35,6 +37,18 @@ _DOUBTFUL = (
     StatusCode.VADS_INCOMPLETE,
 )  # fmt: skip
 """Status words of a name that may be wrong."""
+
+_ENDS = words_that(Means.FRAMES_MISSING)
+
+
+def _end(stack: StackRecord, count: int) -> Status:
+    """Returns why a stack ends behind its frame `count`, a sure one; NOTHING if it goes on or lacks nothing.
+
+    Behind a guessed frame each row is `unsure`, and the last one may be the outermost.
+    """
+    if len(stack.frames) != count or not stack.walked[-1].sure:
+        return NOTHING
+    return tuple(item for item in stack.status if item.code in _ENDS)
 
 
 class WhatHappened:
@@ -88,7 +102,9 @@ class WhatHappened:
             else:
                 faults = NOTHING if place.name is None else place.name.status
                 uncertain = StatusCode.UNSURE if has_status(faults, *_DOUBTFUL) else None
-                yield DumpEntry(0, "At", f"{place.shown} ({place.address:#x})", status(uncertain))
+                ends = NOTHING if crash.stack is None else _end(crash.stack, 1)
+                shown = f"{place.shown} ({place.address:#x})"
+                yield DumpEntry(0, "At", shown, status(uncertain, ends))
         yield self._process()
 
     def _process(self) -> DumpEntry:
@@ -107,11 +123,13 @@ class WhatHappened:
     def _frames(self, room: int) -> Iterator[DumpEntry]:
         """Yields the frames behind the first one, as many as there is room for."""
         stack = None if self._crash is None else self._crash.stack
-        frames = [] if stack is None else list(zip(stack.frames, stack.walked))[1 : room + 1]
+        if stack is None:
+            return
+        frames = list(zip(stack.frames, stack.walked))[1 : room + 1]
         for number, (frame, walked) in enumerate(frames, 1):
-            yield DumpEntry(
-                0, f"Frame {number}", frame.shown, status(None if walked.sure else StatusCode.UNSURE)
-            )
+            guessed = None if walked.sure else StatusCode.UNSURE
+            faults = status(guessed, _end(stack, number + 1))
+            yield DumpEntry(0, f"Frame {number}", frame.shown, faults)
 
     def _driver(self) -> Iterator[DumpEntry]:
         driver = None if self._crash is None else self._crash.driver

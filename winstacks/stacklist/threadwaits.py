@@ -20,7 +20,8 @@ from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import Status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import MissingMemberError
-from ..memory.image import AddressSpace
+from ..memory.decode.text import counted
+from ..memory.image import AddressSpace, Image
 from ..names.symbolizer import Symbolizer
 from ..process.thread import Thread
 from ..stacks.lister import CallStack
@@ -35,6 +36,16 @@ _WAITING_MODULES = frozenset(
     ("nt", "ntdll", "kernelbase", "kernel32", "win32u", "wow64", "wow64cpu", "user32")
 )
 """Modules through which a program asks for a wait."""
+
+NO_WAIT = "No thread of the selected processes waits, as far as the input tells"
+_ONLY_CRASHED = (
+    "A small kernel dump has one thread, which ran when Windows stopped: what other threads waited for is "
+    "not in it"
+)
+_UNKNOWN = (
+    "It is not known whether {}: the name or the caller of the system call is missing. The file of ntdll "
+    "(--binaries) or a dump with full memory would help"
+)
 
 
 class WaitRow(NamedTuple):
@@ -156,13 +167,13 @@ class ThreadWaits:
         threads whose rows are shown, with the deadlocks to which their chains lead; all if empty."""
         chains = self.chains
         shown = [each for each in self._shown if not tids or each.wait.thread.tid in tids]
-        reached = set().union(*(chains.reached(each.wait) for each in shown)) if tids else set(chains.waits)
-        for number, cycle in enumerate(chains.deadlocks, 1):
-            if reached.isdisjoint(step.thread for step in cycle):
+        reached = chains.reached_deadlocks(each.wait for each in shown) if tids else ()
+        for number, cycle in enumerate(chains.deadlocks):
+            if tids and number not in reached:
                 continue
             wait = chains.waits[cycle[0].thread]
             sentence, doubts = chains.sentence(cycle), chains.doubts(cycle)
-            yield WaitRow(wait, None, words.DEADLOCK, number, None, None, sentence, doubts)
+            yield WaitRow(wait, None, words.DEADLOCK, number + 1, None, None, sentence, doubts)
         for wait, trace_id, symbol in shown:
             end, place = chains.end(wait), chains.deadlock_of.get(key_of(wait))
             deadlock = None if place is None else place + 1
@@ -171,6 +182,18 @@ class ThreadWaits:
                 yield WaitRow(
                     wait, awaited, end, deadlock, trace_id, symbol, awaited.evidence or None, faults
                 )
+
+
+def why_no_wait(image: Image) -> str:
+    """Returns what to say where no thread waits."""
+    return _ONLY_CRASHED if image.threads_only else NO_WAIT
+
+
+def unknown_waits(chains: Chains, tids: Collection[int] = ()) -> str:
+    """Returns the sentence that some threads may wait or not; empty if this is known of all. `tids` are the
+    threads that it is about; all if empty."""
+    count = chains.unknown(tids)
+    return _UNKNOWN.format(counted(count, "thread waits", "threads wait")) if count else ""
 
 
 def symbol_of(frames: NamedFrames) -> SymbolOf:

@@ -196,6 +196,17 @@ class Chains:
             return words.ENDS_ABSENT if owner.pid in self._incomplete else words.ENDS_EXITED
         return words.ENDS_LEFT_OUT if self._pids and owner.pid not in self._pids else words.ENDS_ABSENT
 
+    def reached_deadlocks(self, waits: Iterable[ThreadWait]) -> Set[int]:
+        """Returns the numbers, from 0, of the deadlocks to which the chains behind some threads lead."""
+        reached: Set[Key] = set().union(*map(self.reached, waits))
+        return {self.deadlock_of[key] for key in reached if key in self.deadlock_of}
+
+    def unknown(self, tids: Collection[int] = ()) -> int:
+        """Returns the number of threads that may wait or not: their system call has no known name or caller.
+        `tids` are the threads that are counted; all if empty."""
+        ends = ((tid, end) for (_, tid), end in self._ends.items() if not tids or tid in tids)
+        return sum(end == words.ENDS_UNKNOWN for _, end in ends)
+
     @property
     def deadlocks(self) -> List[Cycle]:
         """Each group of threads that wait for each other in a circle, as a cycle of keys."""

@@ -75,7 +75,7 @@ OPTIONS: List[Tuple[str, Dict[str, Any]]] = [
     ("trapframes", {"tid": [0xFFFF]}),
     ("waits", {"brief": True}),
     ("waits", {"chains": True, "fold": True}),
-    ("waits", {"find": "*!Nt*", "unbacked": True}),
+    ("waits", {"find": "*!Nt*"}),
     ("waits", {"tid": [0xFFFF]}),
 ]
 
