@@ -4,7 +4,8 @@
 
 The ABI allows only one form of epilogue, so that an unwinder can recognise it: `add rsp, constant` or `lea
 rsp, constant[frame register]`, then pops of eight-byte registers, then a return or a jump that leaves the
-function. In addition, pops followed by a return from an interrupt (`iretq`) count as the end of a handler.
+function. In addition, pops followed by a return from an interrupt (`iretq`) count as the end of a handler, and
+`vzeroupper` may stand before the end: LLVM inserts it when the epilogue is there already.
 Source: Microsoft, "x64 prolog and epilog", "Epilog code"; the accepted encodings of returns and jumps are the
 ones of CoreCLR's MIT-licensed unwinder.
 """
@@ -25,6 +26,7 @@ LONGEST_PART = 8
 """Length of the longest instruction of an epilogue, in bytes."""
 
 REX_W = 0x48
+_VZEROUPPER = b"\xc5\xf8\x77"
 IRETQ = b"\x48\xcf"
 _CALL = re.compile(rb"\xe8|[\x40-\x4f]?\xff[\x10-\x17\x50-\x57\x90-\x97\xd0-\xd7]", re.DOTALL)
 """Call near, direct and indirect (FF /2)."""
@@ -133,6 +135,8 @@ def _pops(code: bytes, position: int) -> Iterator[Tuple[int, int]]:
 
 def _ends(code: bytes, address: int, leaves: Callable[[int], bool]) -> bool:
     """Returns whether the code is a return, or a jump that leaves the function."""
+    if code.startswith(_VZEROUPPER):
+        code, address = code[len(_VZEROUPPER) :], address + len(_VZEROUPPER)
     if code[:1] == b"\xf2":
         # A bnd prefix makes no difference here.
         code, address = code[1:], address + 1
