@@ -4,10 +4,10 @@
 
 The ABI allows only one form of epilogue, so that an unwinder can recognise it: `add rsp, constant` or `lea
 rsp, constant[frame register]`, then pops of eight-byte registers, then a return or a jump that leaves the
-function. In addition, pops followed by a return from an interrupt (`iretq`) count as the end of a handler, and
-`vzeroupper` may stand before the end: LLVM inserts it when the epilogue is there already.
-Source: Microsoft, "x64 prolog and epilog", "Epilog code"; the accepted encodings of returns and jumps are the
-ones of CoreCLR's MIT-licensed unwinder.
+function. In addition, pops followed by a return from an interrupt (`iretq`) count as the end of a handler.
+`vzeroupper` may stand before the end: LLVM inserts it when the epilogue is there already. Source: Microsoft,
+"x64 prolog and epilog", "Epilog code"; the accepted encodings of returns and jumps are the ones of CoreCLR's
+MIT-licensed unwinder.
 """
 
 from __future__ import annotations

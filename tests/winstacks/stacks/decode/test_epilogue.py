@@ -69,7 +69,14 @@ def test_release_through_the_frame_register(code: str, register: int, adjust: in
         *("", "48", "48 83 c4", "48 81 c4 00 00", "5b", "e9 00 00", "90 c3", "5c c3", "41 5c", "ff e0"),
         *("3e ff e0", "ff 24 c5 00 00 00 00", "83 c4 28 c3", "48 8d 44 24 10 c3", "48 8d 65 20 90"),
         *("48 8b e5 5d c3", "48 83 ec 28 c3", "48 ff d0", "cc", "48 83 c4 28 48 83 c4 28 c3"),
-        *("48 8d 25 00 00 00 00 c3", "49 8d 64 64 10 c3", "cf", "5b c5 f8 77 90", "c5 f8 77 5b c3", "5b c5 f8"),
+        *(
+            "48 8d 25 00 00 00 00 c3",
+            "49 8d 64 64 10 c3",
+            "cf",
+            "5b c5 f8 77 90",
+            "c5 f8 77 5b c3",
+            "5b c5 f8",
+        ),
     ],
 )
 def test_look_alikes(code: str) -> None:
