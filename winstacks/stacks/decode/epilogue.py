@@ -31,6 +31,18 @@ IRETQ = b"\x48\xcf"
 _CALL = re.compile(rb"\xe8|[\x40-\x4f]?\xff[\x10-\x17\x50-\x57\x90-\x97\xd0-\xd7]", re.DOTALL)
 """Call near, direct and indirect (FF /2)."""
 
+_UNDONE = re.compile(
+    rb"\x48\x8b\xe5\x5d(?:\x48\x83\xf9.(?:\x7f\x03(?:\xc2..)?|\x0f\x8f.{4})?)?"
+    rb"(\x41\x5a(?:[\x48-\x4f]\x8d..)?)?\Z"
+    rb"|(\x48\x8b\x6d\x00(?:(?!\xff[\xe0-\xe7]|\xe9|\xc3).){0,32}\Z)",
+    re.DOTALL,
+)
+"""mov rsp, rbp; pop rbp; then, where V8 drops arguments, cmp rcx, count; jg over ret n; or pop r10; lea rsp.
+Or mov rbp, [rbp], with which V8 begins a jump to another function. A group is there if the return address is
+in R10, or if the arguments of that function are being moved over it. Source: code of V8 in Deno 2.9.8."""
+LONGEST_UNDONE = 36
+"""Bytes of code before an address that `undone` examines."""
+
 
 class Epilogue(NamedTuple):
     """The rest of an epilogue.
@@ -84,6 +96,16 @@ def calls(code: Bytes, frame_register: int) -> bool:
     """Returns whether code calls where an epilogue would return or jump: epilogues never call."""
     code = bytes(code[:LONGEST])
     return _CALL.match(code, _behind_pops(code, frame_register)) is not None
+
+
+def undone(before: Bytes) -> Tuple[bool, bool]:
+    """Returns whether the code before an address has undone a frame that Rbp leads to, and whether it has
+    moved the return address, too.
+
+    Builtins of V8 go on behind `pop rbp`: they drop arguments, or jump into the same function.
+    """
+    found = _UNDONE.search(bytes(before))
+    return found is not None, found is not None and any(found.groups())
 
 
 def _behind_pops(code: bytes, frame_register: int) -> int:

@@ -3,9 +3,9 @@
 """The way from a thread's own stack back to the stack of a goroutine, in x64 programs of Go.
 
 `asmcgocall` of Go's runtime calls Windows, and C, on the thread's own stack. Meanwhile the goroutine's stack
-may be copied elsewhere, so neither a stack pointer nor a saved Rbp leads back: the runtime keeps the goroutine
-and the depth of its stack. The code behind the call shows where both are kept. Source: asm_amd64.s of Go 1.19
-and 1.27.
+may be copied, so neither a stack pointer nor a saved Rbp leads back: the runtime keeps the goroutine
+and its stack's depth. The code behind the call shows where both are kept. Source: asm_amd64.s of Go 1.19 and
+1.27.
 """
 
 from __future__ import annotations

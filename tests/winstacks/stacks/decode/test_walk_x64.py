@@ -692,6 +692,49 @@ def test_go_keeps_the_depth_of_a_goroutines_stack(code: str, goroutine: int, dep
     ]
 
 
+LEFT = "48 8b e5 5d"
+"""mov rsp, rbp; pop rbp."""
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "right"),
+    [
+        (LEFT, "e9 a0 ff ff ff", True),
+        (LEFT, "41 5a 4a 8d 24 c4 41 52 c3", True),
+        (LEFT, "48 83 f9 02 7f 03 c2 10 00", True),
+        (LEFT + "48 83 f9 02", "7f 03 c2 10 00", True),
+        (LEFT + "48 83 f9 02 7f 03 c2 10 00", "41 5a 4a 8d 24 c4 41 52 c3", True),
+        (LEFT + "48 83 f9 02 0f 8f 10 00 00 00", "c2 10 00", True),
+        (LEFT + "41 5a", "4a 8d 24 c4 41 52 c3", False),
+        (LEFT + "41 5a 4a 8d 24 c4", "41 52 c3", False),
+        ("48 8b 6d 00", "4c 8b 4c 24 10 48 83 c4 28 ff e1", False),
+        ("48 8b 6d 00 4c 8b 4c 24 10 48 83 c4 28", "ff e1", False),
+    ],
+)
+def test_a_frame_is_gone_behind_pop_rbp(before: str, behind: str, right: bool) -> None:
+    """Builtins of V8 go on there: Rbp is the caller's, and leads past it."""
+    program = Program(PUSHED_RBP, NOTHING, NOTHING)
+    code = bytes.fromhex(before + behind)
+    start_at = 0x1080 - len(bytes.fromhex(before))
+    program.memory[start_at : start_at + len(code)] = code
+    program.put(0, program.at(1), 0, 0, 5, program.at(2), 0)
+    state = Registers.from_known(BASE + 0x1080, SP, {"Rbp": SP + 0x18})
+    frames = program.walk(state, interrupted=True).frames
+    if right:
+        assert frames[1].sure
+        assert frames[1].registers == Registers.from_known(program.at(1), SP + 8, {"Rbp": SP + 0x18})
+    else:
+        assert not any(frame.sure for frame in frames[1:])
+
+
+def test_behind_a_return_no_frame_is_gone() -> None:
+    program = Program(PUSHED_RBP, NOTHING, NOTHING)
+    program.memory[0x107B:0x1082] = bytes.fromhex(LEFT + "c3 90 90")
+    program.put(3, 5, program.at(2), 0)
+    walk = program.walk(Registers.from_known(BASE + 0x1080, SP, {"Rbp": SP + 0x18}), interrupted=True)
+    assert frames_of(walk)[1:] == [(program.at(2), "unwind", True)]
+
+
 def test_a_scan_stops_at_a_known_machine_frame() -> None:
     program = Program(BROKEN, NOTHING)
     program.put(3, program.inside(1), 0x10, 0x246, SP + 0x100, 0x18)
