@@ -39,8 +39,9 @@ _SEH_CALL = re.compile(rb"(?:\x6a.|\x68.{4})\x68.{4}\xe8.{3}[\x00-\x02\xfd-\xff]
 _BEHIND_PADDING = re.compile(rb"(?:\xcc\xcc|\x90{5})(?=[^\xcc\x90])|(?<=[\xcc\x90])(?=\x8b\xff)")
 """The end of padding that code does not run into, or of any padding before a patchable start."""
 _LONG_NOP = rb"(?:[\x2e\x66\x90]?\x8d(?:\x74\x26\0|\x76\0|\xb4\x26\0{4}|\xb6\0{4}))"
-_NOPS = _LONG_NOP + rb"*(?:\x66\x90|\x90{0,4})"
-"""Padding of GNU's assembler: lea esi, [esi + 0] in several lengths, and nops."""
+_NOPL = rb"(?:\x66*\x2e?\x0f\x1f(?:\0|\x40\0|\x44\0\0|\x80\0{4}|\x84\0{5}))"
+_NOPS = rb"(?:" + _LONG_NOP + rb"|" + _NOPL + rb")*(?:\x66\x90|\x90{0,4})"
+"""Padding of GNU's assembler and of LLVM: lea esi, [esi + 0] or nop [eax] in several lengths, and nops."""
 _PADDED_START = re.compile(_LONG_NOP + _NOPS + rb"(?:[\x53\x55-\x57]|[\x81\x83]\xec)")
 """Such padding, and behind it what a function begins with: a push of a register it keeps, or sub esp."""
 _BEHIND_END = re.compile(
@@ -57,7 +58,9 @@ CLEAR_EBP = re.compile(rb"[\x31\x33]\xed")
 MOV_ESP_EBP = (b"\x8b\xe5", b"\x89\xec")
 _LEAVE = b"\xc9"
 _CALL = b"\xe8"
-_END = re.compile(rb"(?:\xc3|\xc2.\x00)(?:\xcc|\x90|\x66\x90|\x8d[\x74\x76\xb4\xb6])", re.DOTALL)
+_END = re.compile(
+    rb"(?:\xc3|\xc2.\x00)(?:\xcc|\x90|\x66\x90|\x8d[\x74\x76\xb4\xb6]|" + _NOPL + rb")", re.DOTALL
+)
 _BOUNDED = re.compile(
     rb"\x83([\xf8-\xff])(.)(?:\x77.|\x0f\x87.{4})(?:\x0f\xb6([\x80-\xbf])(.{4}))?\Z", re.DOTALL
 )

@@ -5,8 +5,9 @@
 The ABI allows only one form of epilogue, so that an unwinder can recognise it: `add rsp, constant` or `lea
 rsp, constant[frame register]`, then pops of eight-byte registers, then a return or a jump that leaves the
 function. In addition, pops followed by a return from an interrupt (`iretq`) count as the end of a handler.
-Source: Microsoft, "x64 prolog and epilog", "Epilog code"; the accepted encodings of returns and jumps are the
-ones of CoreCLR's MIT-licensed unwinder.
+`vzeroupper` may stand before the end: LLVM inserts it when the epilogue is there already. Source: Microsoft,
+"x64 prolog and epilog", "Epilog code"; the accepted encodings of returns and jumps are the ones of CoreCLR's
+MIT-licensed unwinder.
 """
 
 from __future__ import annotations
@@ -26,9 +27,22 @@ LONGEST_PART = 8
 """Length of the longest instruction of an epilogue, in bytes."""
 
 REX_W = 0x48
+_VZEROUPPER = b"\xc5\xf8\x77"
 IRETQ = b"\x48\xcf"
 _CALL = re.compile(rb"\xe8|[\x40-\x4f]?\xff[\x10-\x17\x50-\x57\x90-\x97\xd0-\xd7]", re.DOTALL)
 """Call near, direct and indirect (FF /2)."""
+
+_UNDONE = re.compile(
+    rb"\x48\x8b\xe5\x5d(?:\x48\x83\xf9.(?:\x7f\x03(?:\xc2..)?|\x0f\x8f.{4})?)?"
+    rb"(\x41\x5a(?:[\x48-\x4f]\x8d..)?)?\Z"
+    rb"|(\x48\x8b\x6d\x00(?:(?!\xff[\xe0-\xe7]|\xe9|\xc3).){0,32}\Z)",
+    re.DOTALL,
+)
+"""mov rsp, rbp; pop rbp; then, where V8 drops arguments, cmp rcx, count; jg over ret n; or pop r10; lea rsp.
+Or mov rbp, [rbp], with which V8 begins a jump to another function. A group is there if the return address is
+in R10, or if the arguments of that function are being moved over it. Source: code of V8 in Deno 2.9.8."""
+LONGEST_UNDONE = 36
+"""Bytes of code before an address that `undone` examines."""
 
 
 class Epilogue(NamedTuple):
@@ -85,6 +99,16 @@ def calls(code: Bytes, frame_register: int) -> bool:
     return _CALL.match(code, _behind_pops(code, frame_register)) is not None
 
 
+def undone(before: Bytes) -> Tuple[bool, bool]:
+    """Returns whether the code before an address has undone a frame that Rbp leads to, and whether it has
+    moved the return address, too.
+
+    Builtins of V8 go on behind `pop rbp`: they drop arguments, or jump into the same function.
+    """
+    found = _UNDONE.search(bytes(before))
+    return found is not None, found is not None and any(found.groups())
+
+
 def _behind_pops(code: bytes, frame_register: int) -> int:
     position = _release(code, frame_register)[2]
     return position + sum(size for _, size in _pops(code, position))
@@ -134,6 +158,8 @@ def _pops(code: bytes, position: int) -> Iterator[Tuple[int, int]]:
 
 def _ends(code: bytes, address: int, leaves: Callable[[int], bool]) -> bool:
     """Returns whether the code is a return, or a jump that leaves the function."""
+    if code.startswith(_VZEROUPPER):
+        code, address = code[len(_VZEROUPPER) :], address + len(_VZEROUPPER)
     if code[:1] == b"\xf2":
         # A bnd prefix makes no difference here.
         code, address = code[1:], address + 1

@@ -27,7 +27,7 @@ from ...names.decode.unwindinfo import (
     UnwindInfo,
 )
 
-_PAIR = [SET_FPREG, PUSH_NONVOL]
+PAIR = [SET_FPREG, PUSH_NONVOL]
 """The codes of all builtins of V8: push rbp; mov rbp, rsp."""
 
 _LONGEST = 7
@@ -76,7 +76,7 @@ def agrees(code: Bytes, info: UnwindInfo) -> bool:
             of a hook may have
     """
     operations = [each.operation for each in info.codes]
-    if operations == _PAIR or PUSH_MACHFRAME in operations:
+    if operations == PAIR or PUSH_MACHFRAME in operations:
         return True
     written = detour(code)
     return all(

@@ -51,6 +51,8 @@ class Stepping(Protocol[R]):
 
     def is_absent(self, slot: int, value: int) -> bool: ...
 
+    def leads_to_stack(self, registers: R) -> bool: ...
+
     def read_slots(self, address: int, count: int) -> Optional[Tuple[int, ...]]: ...
 
     def take_slot(self, slot: int, value: int) -> Optional[WalkStep[R]]: ...
@@ -168,7 +170,10 @@ class Scan(Generic[R]):
                 break
             if taken.doubt not in _LEADS_ON:
                 return WRONG, sp
-            if taken.border is None and not (registers.sp < sp and self._stacks.joins(registers.sp, sp)):
+            if taken.border is None and not self._stacks.joins(registers.sp, sp):
+                elsewhere = taken.doubt is None and walker.leads_to_stack(taken.registers)
+                return (STUCK if elsewhere else WRONG), registers.sp
+            if taken.border is None and sp <= registers.sp:
                 return WRONG, sp
             frames.append(Frame(taken.registers.ip, sp, "", False))
             if self._ends.get(sp - walker.slot_size, ("", 0))[0] == REACHED:

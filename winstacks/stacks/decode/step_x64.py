@@ -29,6 +29,7 @@ from . import epilogue
 from .calls_x64 import CodePlace, rule_at
 from .epilogue import Epilogue
 from .frames import UnwindError
+from .prologue_x64 import PAIR
 from .registers import MASK, RCX, RSP, VOLATILE, VOLATILE_XMM, Registers
 from .rule_x64 import REGISTERS, RETURN, Rule, SavedAt, of_epilogue
 
@@ -144,6 +145,8 @@ class Unwinder:
         if place.chain[0].version > 1:
             return self._described(registers, place, rva)
         rest, sure = self._recognised(piece, place.chain[0], rva)
+        if rest is None and self._is_undone(place, rva):
+            return self._carried_out(registers, place, Epilogue(None, 0, []))._replace(differs=True)
         step = self._carried_out(registers, place, rest)
         return step if sure or step.position == PROLOGUE else step._replace(sure=False)
 
@@ -188,6 +191,19 @@ class Unwinder:
         code = self._code(rva)
         rest = epilogue.decode(code, rva, info.frame_register, lambda target: self._leaves(piece, target))
         return rest, rest is not None or epilogue.decided(code, info.frame_register)
+
+    def _is_undone(self, place: CodePlace, rva: int) -> bool:
+        """Returns whether a function with only a frame pointer has undone its frame, and is not at its end.
+
+        Raises UnwindError if the place of the return address is unknown.
+        """
+        if [code.operation for code in place.chain[0].codes] != PAIR:
+            return False
+        before = self._read_rva(rva - epilogue.LONGEST_UNDONE, epilogue.LONGEST_UNDONE)
+        is_undone, moved = (False, False) if before is None else epilogue.undone(before)
+        if moved:
+            raise UnwindError(StatusCode.UNWIND_DATA_INCOMPLETE)
+        return is_undone
 
     def _code(self, rva: int) -> Bytes:
         """Returns the readable code bytes from an RVA on: up to a page border at least, or none."""

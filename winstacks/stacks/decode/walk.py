@@ -157,6 +157,10 @@ class Walker(abc.ABC, Generic[R]):
         """Returns (low, high) of the memory that a stack pointer leads to if it may be a stack, else None."""
         return self._surroundings.find_stack(sp)
 
+    def leads_to_stack(self, registers: R) -> bool:
+        """Returns whether a return address is proven, and the stack pointer leads to what may be a stack."""
+        return bool(self.is_return(registers.ip)) and self.find_stack(registers.sp) is not None
+
     def is_first(self, address: int) -> bool:
         """Returns whether code is of a function in which threads begin."""
         return self._surroundings.is_first(address)
@@ -309,9 +313,9 @@ class _Walk(Generic[R]):
     def _switches(self, taken: WalkStep[R]) -> bool:
         """Returns whether a step that leaves the known stacks leads to another stack of the program.
 
-        Unwind data must have led there without any guess, to a proven return address.
+        Unwind data must have led there, to a proven return address.
         """
-        guessed = self._lost or taken.doubt is not None or taken.interrupted or taken.how != UNWIND
+        guessed = taken.doubt is not None or taken.interrupted or taken.how != UNWIND
         if guessed or not self._walker.is_return(taken.registers.ip):
             return False
         limits = self._walker.find_stack(taken.registers.sp)

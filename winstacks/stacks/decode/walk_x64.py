@@ -30,6 +30,7 @@ from .frames import (
     may_execute_anywhere,
     shared,
 )
+from .go_x64 import back_to_goroutine
 from .leaf_x64 import call_target, code_at, jump_target, may_have_called
 from .registers import NON_VOLATILE_XMM, NOTHING, RBP, Registers
 from .rule_x64 import RETURN
@@ -85,6 +86,9 @@ class Walker64(Walker[Registers]):
 
     def step(self, registers: Registers, interrupted: bool) -> WalkStep[Registers]:
         """Finds the caller of a frame; raises UnwindError."""
+        goroutine = None if interrupted else back_to_goroutine(self._find_image, self._read, registers)
+        if goroutine is not None and self.is_return(goroutine.ip):
+            return WalkStep(goroutine, UNWIND)
         stranger = self._stranger()
         known = registers
         if stranger is not None and registers.general[RBP] == stranger:

@@ -59,6 +59,7 @@ def test_borders_between_functions() -> None:
     assert clues_x86.has_border(b"\x90\x55\x8b\xec")
     assert clues_x86.has_border(b"\xc3\xcc")
     assert clues_x86.has_border(b"\xc2\x0c\x00\x90")
+    assert clues_x86.has_border(bytes.fromhex("c3 66 2e 0f 1f 84 00 00 00 00 00"))
     assert not clues_x86.has_border(b"\x8b\xc3\x40\xc3")
 
 
@@ -78,6 +79,9 @@ def test_any_code(code: bytes) -> None:
         *("", "cc", "90", "90 90 90 90", "66 90", "8d 76 00", "8d 74 26 00", "2e 8d 74 26 00"),
         # lea esi, [esi + 0], alone and with others
         *("8d b6 00 00 00 00", "8d b4 26 00 00 00 00", "2e 8d b4 26 00 00 00 00"),
+        # nop [eax + 0], as LLVM aligns
+        *("0f 1f 00", "0f 1f 40 00", "0f 1f 44 00 00", "66 0f 1f 44 00 00", "0f 1f 80 00 00 00 00"),
+        *("0f 1f 84 00 00 00 00 00", "66 66 66 2e 0f 1f 84 00 00 00 00 00"),
         *("8d b4 26 00 00 00 00 90", "8d b4 26 00 00 00 00 66 90", "8d b4 26 00 00 00 00 8d 76 00"),
     ],
 )
@@ -89,7 +93,14 @@ def test_a_function_may_start_behind_the_padding_of_any_compiler(end: str, paddi
 
 
 def test_code_behind_other_instructions_is_no_start() -> None:
-    for before in ("c3 8d 76 04", "c3 8b 76 00", "74 f2 8d 76 00", "8d 76 00"):
+    for before in (
+        "c3 0f 1f 40 08",
+        "c3 0f 1f 04 00",
+        "c3 8d 76 04",
+        "c3 8b 76 00",
+        "74 f2 8d 76 00",
+        "8d 76 00",
+    ):
         code = bytes.fromhex(before)
         assert len(code) not in clues_x86.bare_starts(code + b"\x53\x83\xec\x18", 0x10000 - len(code))
 

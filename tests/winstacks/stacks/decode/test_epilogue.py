@@ -37,6 +37,9 @@ def at(code: str, frame_register: int = 0, outside: bool = True) -> Optional[Epi
         ("48 ff e0", 0, []),
         ("49 ff e3", 0, []),
         ("48 ff 60 18", 0, []),
+        ("c5 f8 77 c3", 0, []),
+        ("5b 41 5e c5 f8 77 c3", 0, [RBX, R14]),
+        ("48 83 c4 28 5b c5 f8 77 eb 10", 0x28, [RBX]),
     ],
 )
 def test_ends(code: str, adjust: int, pops: List[int]) -> None:
@@ -66,7 +69,14 @@ def test_release_through_the_frame_register(code: str, register: int, adjust: in
         *("", "48", "48 83 c4", "48 81 c4 00 00", "5b", "e9 00 00", "90 c3", "5c c3", "41 5c", "ff e0"),
         *("3e ff e0", "ff 24 c5 00 00 00 00", "83 c4 28 c3", "48 8d 44 24 10 c3", "48 8d 65 20 90"),
         *("48 8b e5 5d c3", "48 83 ec 28 c3", "48 ff d0", "cc", "48 83 c4 28 48 83 c4 28 c3"),
-        *("48 8d 25 00 00 00 00 c3", "49 8d 64 64 10 c3", "cf"),
+        *(
+            "48 8d 25 00 00 00 00 c3",
+            "49 8d 64 64 10 c3",
+            "cf",
+            "5b c5 f8 77 90",
+            "c5 f8 77 5b c3",
+            "5b c5 f8",
+        ),
     ],
 )
 def test_look_alikes(code: str) -> None:
@@ -86,9 +96,9 @@ def test_jumps_are_counted_from_behind_themselves() -> None:
         targets.append(target)
         return True
 
-    for code in ("5b eb fe", "5b e9 00 01 00 00", "f2 eb 10"):
+    for code in ("5b eb fe", "5b e9 00 01 00 00", "f2 eb 10", "5b c5 f8 77 eb 10"):
         decode(bytes.fromhex(code), 0x1000, 0, leaves)
-    assert targets == [0x1001, 0x1106, 0x1013]
+    assert targets == [0x1001, 0x1106, 0x1013, 0x1016]
 
 
 def test_a_handler_ends_by_returning_from_its_interrupt() -> None:

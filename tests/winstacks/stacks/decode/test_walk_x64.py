@@ -632,6 +632,109 @@ def test_a_walk_goes_on_where_unwind_data_leads_to_another_stack_of_the_program(
     assert program.walk(first, stacks=limits).end == StatusCode.OUTSIDE_THE_STACK
 
 
+def test_a_scan_takes_a_caller_from_which_unwind_data_leads_to_another_stack() -> None:
+    """As where Windows called back into a program of Go: unwind data leads to the goroutine that called
+    Windows."""
+    program = Program(BROKEN, bytes.fromhex("01 01 01 00 01 50"), FRAME_RBP, NOTHING)
+    is_first = lambda at: at >= BASE + 0x1300  # noqa: E731
+    program.surroundings = Surroundings(is_first, find_stack=lambda _: (LOW + 0x3800, HIGH))
+    program.put(1, program.at(1), OTHER, program.at(2), program.at(3), 0)
+    program.stack.update({OTHER: program.at(1), OTHER + 8: 7, OTHER + 16: 0})
+    limits = ((LOW, LOW + 0x3000),)
+    walk = program.walk(start(program), stacks=limits)
+    assert frames_of(walk)[1:] == [
+        *((program.at(1), "scan", False), (program.at(2), "unwind", False), (program.at(1), "unwind", False)),
+    ]
+    assert walk.gaps == (StatusCode.UNWIND_DATA_INVALID, StatusCode.STACK_SWITCHED)
+    # A value that no call pushed, or memory that is no stack, contradicts the caller.
+    program.stack[OTHER] = program.inside(1)
+    assert frames_of(program.walk(start(program), stacks=limits))[1:2] == [(program.at(2), "scan", False)]
+    program.stack[OTHER] = program.at(1)
+    program.surroundings = Surroundings(is_first)
+    assert frames_of(program.walk(start(program), stacks=limits))[1:2] == [(program.at(2), "scan", False)]
+
+
+GO_1_19 = (
+    "65 48 8b 0c 25 28 00 00 00 48 8b 7c 24 30 48 8b 77 08 48 2b 74 24 28 48 89 b9 00 00 00 00"
+    "48 89 f4 89 44 24 18 c3"
+)
+GO_1_27 = (
+    "48 8b 0d d6 e1 15 00 65 48 8b 09 48 8b 7c 24 08 48 8b 77 08 48 2b 34 24 48 89 39 48 89 f4"
+    "89 44 24 20 5d c3"
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "goroutine", "depth", "pops"), [(GO_1_19, 6, 5, False), (GO_1_27, 1, 0, True)]
+)
+def test_go_keeps_the_depth_of_a_goroutines_stack(code: str, goroutine: int, depth: int, pops: bool) -> None:
+    """Saved frame pointers lead to where that stack lay before it was copied."""
+    program = Program(FRAME_RBP, NOTHING, NOTHING)
+    program.memory[0x1020 : 0x1020 + len(bytes.fromhex(code))] = bytes.fromhex(code)
+    program.surroundings = Surroundings(find_stack=lambda _: (LOW + 0x3800, HIGH))
+    record = LOW + 0x5000
+    stale = OTHER + 0x800
+    program.put(goroutine, record).put(depth, 0x120)
+    program.stack.update({record + 8: OTHER + 0x120, stale: program.at(2), stale + 8: 0})
+    program.stack.update({OTHER + 8 * n: value for n, value in enumerate((*[7] * pops, program.at(1), 0))})
+    first = Registers.from_known(program.at(0), SP, {"Rbp": stale})
+    walk = program.walk(first, stacks=((LOW, LOW + 0x3000),))
+    assert frames_of(walk)[1:] == [(program.at(1), "unwind", True)]
+    assert walk.frames[1].sp == OTHER + 8 * (1 + pops)
+    assert walk.frames[1].registers == Registers.from_known(
+        program.at(1), OTHER + 8 * (1 + pops), {"Rbp": 7 if pops else stale}
+    )
+    assert (walk.gaps, walk.end) == ((StatusCode.STACK_SWITCHED,), None)
+    # Without the goroutine's memory unwind data decides.
+    program.put(goroutine, LOW - 0x5000)
+    assert frames_of(program.walk(first, stacks=((LOW, LOW + 0x3000),)))[1:2] == [
+        (program.at(2), "unwind", True)
+    ]
+
+
+LEFT = "48 8b e5 5d"
+"""mov rsp, rbp; pop rbp."""
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "right"),
+    [
+        (LEFT, "e9 a0 ff ff ff", True),
+        (LEFT, "41 5a 4a 8d 24 c4 41 52 c3", True),
+        (LEFT, "48 83 f9 02 7f 03 c2 10 00", True),
+        (LEFT + "48 83 f9 02", "7f 03 c2 10 00", True),
+        (LEFT + "48 83 f9 02 7f 03 c2 10 00", "41 5a 4a 8d 24 c4 41 52 c3", True),
+        (LEFT + "48 83 f9 02 0f 8f 10 00 00 00", "c2 10 00", True),
+        (LEFT + "41 5a", "4a 8d 24 c4 41 52 c3", False),
+        (LEFT + "41 5a 4a 8d 24 c4", "41 52 c3", False),
+        ("48 8b 6d 00", "4c 8b 4c 24 10 48 83 c4 28 ff e1", False),
+        ("48 8b 6d 00 4c 8b 4c 24 10 48 83 c4 28", "ff e1", False),
+    ],
+)
+def test_a_frame_is_gone_behind_pop_rbp(before: str, behind: str, right: bool) -> None:
+    """Builtins of V8 go on there: Rbp is the caller's, and leads past it."""
+    program = Program(PUSHED_RBP, NOTHING, NOTHING)
+    code = bytes.fromhex(before + behind)
+    start_at = 0x1080 - len(bytes.fromhex(before))
+    program.memory[start_at : start_at + len(code)] = code
+    program.put(0, program.at(1), 0, 0, 5, program.at(2), 0)
+    state = Registers.from_known(BASE + 0x1080, SP, {"Rbp": SP + 0x18})
+    frames = program.walk(state, interrupted=True).frames
+    if right:
+        assert frames[1].sure
+        assert frames[1].registers == Registers.from_known(program.at(1), SP + 8, {"Rbp": SP + 0x18})
+    else:
+        assert not any(frame.sure for frame in frames[1:])
+
+
+def test_behind_a_return_no_frame_is_gone() -> None:
+    program = Program(PUSHED_RBP, NOTHING, NOTHING)
+    program.memory[0x107B:0x1082] = bytes.fromhex(LEFT + "c3 90 90")
+    program.put(3, 5, program.at(2), 0)
+    walk = program.walk(Registers.from_known(BASE + 0x1080, SP, {"Rbp": SP + 0x18}), interrupted=True)
+    assert frames_of(walk)[1:] == [(program.at(2), "unwind", True)]
+
+
 def test_a_scan_stops_at_a_known_machine_frame() -> None:
     program = Program(BROKEN, NOTHING)
     program.put(3, program.inside(1), 0x10, 0x246, SP + 0x100, 0x18)
