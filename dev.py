@@ -363,7 +363,7 @@ def main(arguments: List[str]) -> None:
         "next": upcoming,
     }
     name = arguments[0] if arguments else ""
-    if name in ("-h", "--help", "help"):
+    if name == "help" or not {"-h", "--help"}.isdisjoint(arguments):
         print(__doc__)
     elif name in commands:
         commands[name](arguments[1:])

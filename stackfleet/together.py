@@ -41,7 +41,12 @@ class Together:
         with self._lock:
             while not mine.done():
                 group = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
-                self._write(group, write)
+                try:
+                    self._write(group, write)
+                finally:
+                    for _, answer in group:
+                        if not answer.done():
+                            answer.set_exception(self._error("the thread that wrote it ended"))
         mine.result()
 
     def _write(self, group: Sequence[Waiting], write: Callable[[Sequence[Any]], None]) -> None:

@@ -41,9 +41,9 @@ def load_dev() -> Any:
     return module
 
 
-@pytest.mark.parametrize("argument", ["--help", "-h", "help"])
-def test_help_lists_the_commands(argument: str) -> None:
-    shown = dev(argument)
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["help"], ["lint", "--help"]])
+def test_help_lists_the_commands(arguments: List[str]) -> None:
+    shown = dev(*arguments)
     assert shown.returncode == 0
     assert not shown.stderr
     for command in ("demo", "test", "lint", "lowest", "coverage", "docs", "install-check"):

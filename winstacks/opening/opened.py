@@ -11,6 +11,7 @@ Every method lists anew from the file. What cannot be read is listed too: as a r
 
 from __future__ import annotations
 
+import os
 from functools import cached_property
 from typing import Collection, Iterator, List, Optional, Sequence, Tuple
 
@@ -213,6 +214,10 @@ def open(
     Raises:
         InputError: the file cannot be opened, or an argument cannot be used
     """
+    lists = {"symbol_dirs": symbol_dirs, "binaries": binaries, "symbols_from": symbols_from}
+    for name, folders in lists.items():
+        if isinstance(folders, (str, os.PathLike)):
+            raise InputError(f"{name} is a list of folders: ['{os.fspath(folders)}']")
     Settings(symbol_dirs, cache, offline).apply()
     options = {
         "binaries": [str(folder) for folder in binaries],

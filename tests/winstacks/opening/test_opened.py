@@ -193,6 +193,7 @@ REFUSED = {
     "empty": ({}, "The file is empty"),
     "cut": ({}, "The file begins as a dump of one process and is not one"),
     "folder": ({"symbol_dirs": ["/nowhere/at/all"]}, "There is no folder '/nowhere/at/all' with symbols"),
+    "one folder": ({"symbol_dirs": "symbols"}, "symbol_dirs is a list of folders: ['symbols']"),
     "binaries": ({"binaries": ["/nowhere/at/all"]}, "--binaries: there is no folder"),
     "for dumps": ({"kernel_symbols": "a.json"}, "kernel_symbols is for dumps of one process"),
 }
