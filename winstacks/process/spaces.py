@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import logging
 from typing import Collection, Counter, Dict, Iterator, List, Optional, Protocol, Sequence, Set, Tuple
 
@@ -39,6 +40,8 @@ vollog = logging.getLogger(__name__)
 TEB_WITNESSES = 8
 """Threads of a process whose TEBs are read as witnesses: for the owner of page tables, and for a 32-bit
 half."""
+_PEB_WITNESSES = 2
+"""TEBs of a process that are asked for the address of its PEB."""
 
 
 class Spaces(Protocol):
@@ -371,17 +374,18 @@ class PageTableRoots:
     def pebs(self, eprocess: int, layer_name: str, pid: Optional[int]) -> Set[int]:
         """Returns the addresses of the PEB that the TEBs of a live process name; empty if none is known.
 
-        A TEB counts that has its own address and the ID of the process.
+        A TEB counts that has its own address and the ID of the process; the first ones are read.
         """
         if self._exit_time(eprocess):
             return set()
         user = self._image.memory_of(layer_name, self._image.pointer_size)
-        own = [
+        own = (
             teb
             for teb in self._tebs(eprocess)
             if user.member(teb, self._self) == teb and user.member(teb, self._client) == pid
-        ]
-        return set(filter(None, (user.member(teb, self._peb_of_teb) for teb in own)))
+        )
+        named = (user.member(teb, self._peb_of_teb) for teb in itertools.islice(own, _PEB_WITNESSES))
+        return set(filter(None, named))
 
     def peb32(self, eprocess: int, layer_name: str, pid: Optional[int], wow64: bool) -> Optional[int]:
         """Returns the address of the PEB32 to which the TEBs of a process lead, None if unknown.
