@@ -22,7 +22,7 @@ from .target import Target, Template
 from .waits import Counted
 
 _KERNELS = ("xp-x86", "win7-x64", "win10-x64")
-_KTHREAD, _BLOCKS, _OBJECTS = 0x1000, 0x2000, 0x3000
+_KTHREAD, _BLOCKS, _OBJECTS, _OTHER = 0x1000, 0x2000, 0x3000, 0x4000
 
 
 def _reader(table: Isf, read: ReadMemory) -> waitblocks.WaitBlockReader:
@@ -33,7 +33,7 @@ def _reader(table: Isf, read: ReadMemory) -> waitblocks.WaitBlockReader:
 
 @functools.lru_cache(maxsize=None)
 def _waiting(name: str) -> Template:
-    """A thread that waits for three objects; in the list of the last one is a fourth block, too."""
+    """A thread that waits for three objects; the list of the last one has a block of another thread, too."""
     table = kernels.load(name).table
     types = heaptypes.structures(table)
     thread, block, header = (types[each] for each in ("_KTHREAD", "_KWAIT_BLOCK", "_DISPATCHER_HEADER"))
@@ -59,7 +59,7 @@ def _waiting(name: str) -> Template:
     for number in range(4):
         at, target = _BLOCKS + number * block.size, _OBJECTS + 0x80 * min(number, 2)
         member(at, "_KWAIT_BLOCK", target, "Object")
-        member(at, "_KWAIT_BLOCK", _KTHREAD, "Thread")
+        member(at, "_KWAIT_BLOCK", _KTHREAD if number < 3 else _OTHER, "Thread")
         member(at, "_KWAIT_BLOCK", _BLOCKS + (number + 1) % 3 * block.size, "NextWaitBlock")
         put(target, number + 1, 1)
     for target, members in ((0, (0,)), (1, (1,)), (2, (2, 3))):
