@@ -242,8 +242,11 @@ def test_a_table_of_another_kernel_is_refused(one: Opened, tmp_path: pathlib.Pat
     dump = written(crashed(KERNEL), tmp_path)
     with pytest.raises(exceptions.RenderException, match="is not a table of this dump's kernel"):
         dump.rows(callstacks.CallStacks, kernel_symbols=str(table))
-    with pytest.raises(exceptions.RenderException, match="cannot be read"):
-        dump.rows(callstacks.CallStacks, kernel_symbols=str(tmp_path / "none.json"))
+    absent, empty = tmp_path / "none.json", tmp_path / "empty.json"
+    empty.write_bytes(b"")
+    for path, reason in ((absent, "there is no file"), (empty, "it cannot be read")):
+        with pytest.raises(exceptions.RenderException, match=reason):
+            dump.rows(callstacks.CallStacks, kernel_symbols=str(path))
 
 
 def test_registers_of_a_process_dump(tmp_path: pathlib.Path, one: Opened) -> None:

@@ -59,11 +59,14 @@ def kernel_table(
         named: the file that the user named; None: search the symbol path
 
     Raises:
-        KernelSymbolsError: the table that the user named belongs to another kernel, or cannot be read
+        KernelSymbolsError: the table that the user named is absent, cannot be read, or belongs to another
+            kernel
     """
     expected = _expected(dump, base)
     if named:
         path = pathlib.Path(named)
+        if not path.is_file():
+            raise KernelSymbolsError(f"--kernel-symbols: there is no file '{named}'")
         wrong = _wrong(path.resolve().as_uri(), expected, dump.machine.pointer_size)
         if wrong:
             raise KernelSymbolsError(
