@@ -295,12 +295,12 @@ def _cookie(target: Target) -> List[Write]:
     return [target.at(place, target.kernel.space.read_int(place, 1) ^ 1, 1)]
 
 
-def _debug_of_waited(value: int) -> Callable[[Target], List[Write]]:
-    """Returns a write to DebugInfo of the sections that two threads wait for, each holding the other's."""
+def _of_waited(name: str, value: int) -> Callable[[Target], List[Write]]:
+    """Returns a write to a member of the sections that two threads wait for, each holding the other's."""
 
     def write(target: Target) -> List[Write]:
-        names = "_RTL_CRITICAL_SECTION.DebugInfo"
-        members = [member for member in target.read("waits").members if member.name == names]
+        path = f"_RTL_CRITICAL_SECTION.{name}"
+        members = [member for member in target.read("waits").members if member.name == path]
         assert len(members) == 2
         return [(member.place or 0, value.to_bytes(member.size, "little")) for member in members]
 
@@ -353,7 +353,7 @@ SILENCERS: Dict[str, Silencer] = {
     },
     **{
         f"DebugInfo of sections that are waited for is {value:#x}": Silencer(
-            _debug_of_waited(value), "waits", {}, "contradicted: DebugInfo"
+            _of_waited("DebugInfo", value), "waits", {}, "contradicted: DebugInfo"
         )
         for value in (0, NONSENSE)
     },
@@ -695,6 +695,14 @@ def test_it_is_said(target: Target, name: str) -> None:
     if silencer.kept:
         assert _bare(clean) <= _bare(answer)
     assert _others(clean) <= _others(answer)
+
+
+@pytest.mark.parametrize("value", [0, NONSENSE])
+def test_a_section_whose_owner_was_written_over_is_still_waited_for(target: Target, value: int) -> None:
+    answer = target.run("waits", _of_waited("OwningThread", value)(target))
+    names = ("WaitsFor", "Ownership", "OwnerTID", "Status")
+    rows = [row for row in zip(*map(answer.column, names)) if row[-1] == "contradicted: OwningThread"]
+    assert rows == [("critical section", "unknown", None, "contradicted: OwningThread")] * 2
 
 
 def test_one_skipped_driver_is_not_accused(target: Target) -> None:

@@ -253,7 +253,8 @@ class WaitLister:
     def _of_answer(
         self, thread: Thread, answer: Answer, half: AddressSpace, side: UserSide, count: int
     ) -> Awaited:
-        ownership, owners = words.NO_OWNER_KEPT, []
+        is_section = answer.kind == words.CRITICAL_SECTION
+        ownership, owners = words.OWNER_UNKNOWN if is_section else words.NO_OWNER_KEPT, []
         wrong = [*answer.wrong, *(["WaitsFor"] if count > 1 else [])]
         if answer.owner == 0:
             ownership = words.NOBODY

@@ -37,6 +37,10 @@ KEYED_HANDLE = 1
 WOKEN = 2
 """A bit of LockCount since 5.2: clear after a waiter was woken."""
 
+_OWNER = "OwningThread"
+_ANY_ID = 4
+"""An ID that a thread may have."""
+
 
 class WaitedSection(NamedTuple):
     """A critical section whose members agree.
@@ -45,7 +49,7 @@ class WaitedSection(NamedTuple):
         waiters: number of threads that wait, woken ones apart
         woken: whether a waiter was woken and did not run yet; XP does not keep this
         wrong: the member that contradicts the section, empty if none does: CriticalSection of its debug
-            information, or DebugInfo
+            information, DebugInfo, or OwningThread, which then names nobody
     """
 
     address: int
@@ -62,8 +66,9 @@ class WaitedSection(NamedTuple):
     def answer(self, tid: int, known: str, evidence: str, block: int = 0) -> Answer:
         """Returns the answer that a thread waits for the section; see `Answer`."""
         kind, mode, owner = words.CRITICAL_SECTION, words.FOR_EXCLUSIVE, self.members.owning_thread
+        known_owner = None if self.wrong == _OWNER else owner
         wrong = (self.wrong,) if self.wrong else ()
-        return Answer(tid, kind, self.address, mode, known, evidence, block, owner, wrong=wrong)
+        return Answer(tid, kind, self.address, mode, known, evidence, block, known_owner, wrong=wrong)
 
 
 class WaitedResource(NamedTuple):
@@ -92,10 +97,16 @@ class SectionReader:
         return None if found is None or found.wrong else found
 
     def named(self, address: int) -> Optional[WaitedSection]:
-        """Returns the section that other evidence names: its debug information may contradict it."""
+        """Returns the section that other evidence names: its debug information may contradict it, or its
+        OwningThread, if the other members agree that a thread holds it."""
         members = self._members(address)
-        if members is None or not self._agree(members):
+        if members is None:
             return None
+        if not self._agree(members):
+            held = members._replace(owning_thread=_ANY_ID)
+            sound = self._agree(held) and self._has_debug(held) and self._leads_back(address, held)
+            found = self._waited(address, members) if sound else None
+            return None if found is None else found._replace(wrong=_OWNER)
         wrong = "" if self._has_debug(members) else "DebugInfo"
         if wrong and members.owning_thread not in self._view.by_tid:
             return None
