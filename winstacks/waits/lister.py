@@ -253,12 +253,9 @@ class WaitLister:
     def _of_answer(
         self, thread: Thread, answer: Answer, half: AddressSpace, side: UserSide, count: int
     ) -> Awaited:
-        is_section = answer.kind == words.CRITICAL_SECTION
-        ownership, owners = words.OWNER_UNKNOWN if is_section else words.NO_OWNER_KEPT, []
+        owners, ownership = [], words.NOBODY if answer.owner == 0 else _ownership(answer.kind)
         wrong = [*answer.wrong, *(["WaitsFor"] if count > 1 else [])]
-        if answer.owner == 0:
-            ownership = words.NOBODY
-        elif answer.owner is not None:
+        if answer.owner:
             ownership = words.BY_THREAD
             owners = [WaitOwner(half.pid, half.known_name, answer.owner, half.eprocess)]
             if answer.owner == thread.tid:
@@ -424,8 +421,9 @@ def _table_status(seen: _Seen, wait: ThreadWait) -> Status:
 
 
 def _ownership(kind: str) -> str:
-    """Returns the ownership of what only a system call or a reason names."""
-    return words.OWNER_UNKNOWN if kind in (*_OF_LOCKS, words.OBJECTS) else words.NO_OWNER_KEPT
+    """Returns the ownership of something whose owner is not known."""
+    kept = (*_OF_LOCKS, words.CRITICAL_SECTION, words.OBJECTS)
+    return words.OWNER_UNKNOWN if kind in kept else words.NO_OWNER_KEPT
 
 
 def _innermost(stacks: List[CallStack], half: AddressSpace) -> Tuple[Optional[TrapState], Optional[object]]:
