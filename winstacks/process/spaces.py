@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import collections
-import itertools
 import logging
 from typing import Collection, Counter, Dict, Iterator, List, Optional, Protocol, Sequence, Set, Tuple
 
@@ -40,8 +39,6 @@ vollog = logging.getLogger(__name__)
 TEB_WITNESSES = 8
 """Threads of a process whose TEBs are read as witnesses: for the owner of page tables, and for a 32-bit
 half."""
-_PEB_WITNESSES = 2
-"""TEBs of a process that are asked for the address of its PEB."""
 
 
 class Spaces(Protocol):
@@ -169,7 +166,7 @@ class KernelSpaces:
                 fault = status(StatusCode.PAGE_TABLES_UNREADABLE)
         wow64 = self._is_wow64(eprocess) if image.machine is Machine.AMD64 else False
         unreadable = status(unreadable, StatusCode.PROCESS_UNREADABLE if None in (raw, peb, wow64) else None)
-        named = image.service(PageTableRoots).pebs(address, layer_name, pid) if layer_name else set()
+        named = image.service(PageTableRoots).pebs(address, layer_name, pid, peb) if layer_name else set()
         other = bool(named) and peb not in (None, *named) and not view.lacks("Peb")
         # Windows gives a PEB a page of its own.
         moved = contradicted("Peb") if other or (peb or 0) % PAGE_SIZE else None
@@ -371,21 +368,20 @@ class PageTableRoots:
         pids = (user.member(teb, self._client) for teb in self._tebs(eprocess))
         return next((pid for pid in pids if pid is not None), None)
 
-    def pebs(self, eprocess: int, layer_name: str, pid: Optional[int]) -> Set[int]:
-        """Returns the addresses of the PEB that the TEBs of a live process name; empty if none is known.
+    def pebs(self, eprocess: int, layer_name: str, pid: Optional[int], known: Optional[int]) -> Set[int]:
+        """Returns the addresses of the PEB that the TEBs of a live process name; empty if they name none.
 
-        A TEB counts that has its own address and the ID of the process; the first ones are read.
+        A TEB counts that has its own address and the ID of the process. The first that names the address
+        which the kernel has, `known`, is the last that is read.
         """
-        if self._exit_time(eprocess):
-            return set()
+        named: Set[int] = set()
         user = self._image.memory_of(layer_name, self._image.pointer_size)
-        own = (
-            teb
-            for teb in self._tebs(eprocess)
-            if user.member(teb, self._self) == teb and user.member(teb, self._client) == pid
-        )
-        named = (user.member(teb, self._peb_of_teb) for teb in itertools.islice(own, _PEB_WITNESSES))
-        return set(filter(None, named))
+        for teb in () if self._exit_time(eprocess) else self._tebs(eprocess):
+            if user.member(teb, self._self) == teb and user.member(teb, self._client) == pid:
+                named.add(user.member(teb, self._peb_of_teb) or 0)
+                if known in named:
+                    break
+        return named - {0}
 
     def peb32(self, eprocess: int, layer_name: str, pid: Optional[int], wow64: bool) -> Optional[int]:
         """Returns the address of the PEB32 to which the TEBs of a process lead, None if unknown.
