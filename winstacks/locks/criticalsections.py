@@ -17,7 +17,7 @@ from ..process.threadids import ThreadOwner
 from ..tracedb.gap import gap
 from . import lock
 from .decode import criticalsection
-from .decode.criticalsection import RESOURCE_TYPE
+from .decode.criticalsection import RESOURCE_TYPE, may_own
 from .lock import Listed, Lock
 from .sectionlists import SectionList, SectionLists, SectionMemory, SectionPair, WideIndices
 
@@ -157,10 +157,9 @@ def _with_resource(lock_row: Lock, memory: SectionMemory) -> Lock:
 def _owner_doubt(stored: int, recursion_count: int) -> Status:
     """Returns the contradiction of an OwningThread that is no ID of a thread, or 0 in an entered section.
 
-    ntdll sets RecursionCount after OwningThread, and clears it before (described: ReactOS). IDs of threads
-    are multiples of 4.
+    ntdll sets RecursionCount after OwningThread, and clears it before (described: ReactOS).
     """
-    wrong = stored % 4 or ids.identifier(stored) is None or (not stored and recursion_count > 0)
+    wrong = not may_own(stored) or (not stored and recursion_count > 0)
     return contradicted("OwningThread") if wrong else NOTHING
 
 

@@ -129,6 +129,11 @@ class LockState(NamedTuple):
     waiters: int
 
 
+def may_own(value: int) -> bool:
+    """Returns whether a stored owner may be the ID of a thread, or 0: IDs are multiples of 4 of 32 bits."""
+    return value < 1 << 32 and value % 4 == 0
+
+
 class SectionLayout:
     """The structures of critical sections of one bitness. `has_high` says whether debug information has
     CreatorBackTraceIndexHigh (Vista and later).

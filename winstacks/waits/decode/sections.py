@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Iterable, List, Optional, Tuple
 
 from ...columns import words
-from ...locks.decode.criticalsection import CriticalSection, RtlResource, SectionLayout
+from ...locks.decode.criticalsection import CriticalSection, RtlResource, SectionLayout, may_own
 from ...memory.decode.records import NamedTuple
 from ...memory.decode.structure import Structures
 from .answer import Answer
@@ -144,7 +144,7 @@ class SectionReader:
     def _agree(self, members: CriticalSection) -> bool:
         """Returns whether the members of a section agree with each other, DebugInfo apart."""
         owner, recursion = members.owning_thread, members.recursion_count
-        if not 0 <= recursion <= MAX_COUNT or owner >= 1 << 32 or owner % 4 or bool(owner) != bool(recursion):
+        if not 0 <= recursion <= MAX_COUNT or not may_own(owner) or bool(owner) != bool(recursion):
             return False
         if members.lock_count < 0 and not members.lock_count & 1 and not owner:
             # Held by a thread that has not stored its ID yet: no wait lasts that long.
@@ -180,12 +180,10 @@ class SectionReader:
             return None
         members, semaphores = layout.resource(data), self._semaphores(data, 0)
         waiting = members.number_of_waiting_shared + members.number_of_waiting_exclusive
-        owner = members.exclusive_owner_thread
         sound = (
             0 < waiting <= MAX_COUNT
             and abs(members.number_of_active) <= MAX_COUNT
-            and owner < 1 << 32
-            and owner % 4 == 0
+            and may_own(members.exclusive_owner_thread)
             and all(handle and handle % 4 == 0 and handle < 1 << 31 for handle in semaphores)
         )
         return WaitedResource(address, members, *semaphores) if sound else None
