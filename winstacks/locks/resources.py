@@ -8,13 +8,14 @@ nodes that still point to the head.
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, List, Optional, Set, Tuple
+from typing import Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 from volatility3.framework import exceptions
 
 from ..columns import words
 from ..memory import bulk
 from ..memory.decode import links
+from ..memory.decode.memory import Memory
 from ..memory.decode.status import NOTHING, Status, StatusItem, contradicted, has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import integers
@@ -95,10 +96,17 @@ MAX_OVERLAPS = 1024
 WAIT_REASON = 27
 """WrResource of KWAIT_REASON (public enumeration)."""
 
-STACK = 0x400
+_STACK = 0x400
 """Bytes of a kernel stack, from KernelStack on, that have the address of the resource a thread waits for."""
 
 _Owners = Tuple[Tuple[LockOwner, ...], Status]
+
+
+def words_on_stack(memory: Memory, top: int) -> Sequence[int]:
+    """Returns the words on a kernel stack, from KernelStack on, that may have the address of the resource a
+    thread waits for; fewer where the stack or the image ends, and none if `top` is 0."""
+    run = memory.load(top, _STACK).run_at(top) if top else None
+    return integers(run[1] if run else b"", memory.pointer_size)
 
 
 class Resources:
@@ -152,10 +160,8 @@ class Resources:
             thread = thread_at(self._image, ethread)
             if (thread["Tcb.State"], thread["Tcb.WaitReason"]) != (WAITING, WAIT_REASON):
                 continue
-            top = thread["Tcb.KernelStack"] or 0
-            run = memory.load(top, STACK).run_at(top)
-            words_there = set(integers(run[1] if run else b"", memory.pointer_size))
-            for link in sorted(word + offset for word in words_there):
+            named = set(words_on_stack(memory, thread["Tcb.KernelStack"] or 0))
+            for link in sorted(word + offset for word in named):
                 forward, back = (None, None) if link in self._listed else memory.links(link) or (None, None)
                 if back not in self._listed or links.neighbour(back, memory.links, 0) != forward:
                     continue

@@ -12,16 +12,16 @@ answer a thread waits for. Members: public symbols of XP to 11; forged only: whe
 from __future__ import annotations
 
 import functools
-from typing import Callable, Dict, Iterable, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, Iterable, Optional, Set, Tuple
 
 from ..columns import words
 from ..locks.lock import Listed, Lock
-from ..locks.resources import STACK, WAIT_REASON
+from ..locks.resources import WAIT_REASON, words_on_stack
 from ..memory.decode.memo import Memo
 from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import NOTHING, contradicted, status
 from ..memory.decode.statuscodes import StatusCode
-from ..memory.decode.structure import Field, integers
+from ..memory.decode.structure import Field
 from ..memory.image import Image
 from ..process.kernelobjects import thread_at
 from ..process.thread import Thread
@@ -145,9 +145,8 @@ class KernelLocks:
             return found._replace(status=self._objects.block_doubt(thread, block))
         # A thread can take a resource that it owns again without a wait.
         own = known.owned.get(thread.ethread, set())
-        named = [
-            known.at[value] for value in set(self._stack(thread)) if value in known.at and value not in own
-        ]
+        words_there = set(words_on_stack(self._memory, thread.kernel_stack or 0))
+        named = [known.at[value] for value in words_there if value in known.at and value not in own]
         if len(named) == 1:
             return self._resource(named[0], words.ON_STACK, "its address is on the kernel stack")
         if len(known.at) - len(own) == 1 and not named:
@@ -180,11 +179,6 @@ class KernelLocks:
             owners,
             status(StatusCode.UNSURE if guessed else None),
         )
-
-    def _stack(self, thread: Thread) -> Sequence[int]:
-        start, size = thread.kernel_stack or 0, self._image.pointer_size
-        data = self._memory.read(start, STACK) if start else None
-        return integers(data or b"", size)
 
     # Messages.
 

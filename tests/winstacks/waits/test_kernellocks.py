@@ -13,6 +13,7 @@ from tests.support.plainstructures import structures
 from winstacks.columns import words
 from winstacks.locks.lock import Lock, LockOwner
 from winstacks.locks.resources import WAIT_REASON
+from winstacks.memory.decode.ranges import Extents
 from winstacks.memory.decode.status import NOTHING
 from winstacks.memory.decode.structure import Field
 from winstacks.process.threadids import ThreadOwner
@@ -37,6 +38,8 @@ class Counted(Tuple[LockOwner, ...]):
 class Memory:
     """Resources whose semaphores lie at OBJECTS, and kernel stacks with the address of a resource."""
 
+    pointer_size = 8
+
     def __init__(self) -> None:
         self.reads = 0
 
@@ -44,8 +47,9 @@ class Memory:
         self.reads += 1
         return None if address is None or field is None else OBJECTS + (address - LOCKS) + field.offset
 
-    def read(self, address: int, length: int) -> bytes:
-        return (LOCKS + 16 * (address - STACKS)).to_bytes(8, "little").ljust(length, b"\0")
+    def load(self, address: int, length: int) -> Extents:
+        data = (LOCKS + 16 * (address - STACKS)).to_bytes(8, "little").ljust(length, b"\0")
+        return Extents([(address, data)])
 
 
 def locks_of(memory: Memory, listed: bool) -> KernelLocks:
