@@ -20,6 +20,7 @@ from tests.support.callstackimages import (
     BEHIND_SYSCALL,
     MAIN,
     NT_WAIT,
+    NUMBER,
     SERVICE_ENTRY,
     STUB,
     SWAP,
@@ -82,7 +83,8 @@ class DeepStacks(StackImage):
     def _enter(self, thread: Thread, user: Stack64, ip: int) -> Stack64:
         registers = registers_64("user64")
         registers.update({name: user.registers[number] for number, name in NAMES.items()})
-        registers.update(rip=ip, rsp=user.sp)
+        registers.update(rip=ip, rsp=user.sp, rax=NUMBER)
+        thread.kthread.maybe("SystemCallNumber", NUMBER)
         stack = Stack64(self.kernel.space, thread.stack_base)
         frame = thread.stack_base - TRAP_FRAME
         stack.trap_frame(Entry(entries.SYSCALL, "user64", mitigated=True), registers, frame, _ZERO)
