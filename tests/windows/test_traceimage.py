@@ -241,7 +241,7 @@ def test_a_damaged_list_of_processes_is_said(tmp_path: pathlib.Path) -> None:
     found = row(context.open_image(image, tmp_path))
     assert found["Status"] == "process list damaged"
     assert found["Warnings"] >= 1
-    assert "process list damaged: processes may be missing" in found["WarningText"]
+    assert "processes may be missing (--scan-processes looks for them in the pools)" in found["WarningText"]
 
 
 def test_what_is_not_known_is_absent(tmp_path: pathlib.Path) -> None:
