@@ -252,6 +252,7 @@ NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     StatusCode.ON_ONE_OF_LISTS: SECTION,
     # Owners of locks.
     StatusCode.NO_THREAD: (*RESOURCE, *SECTION, "_ETHREAD.Tcb.Header.Type", "_ETHREAD.Cid.*"),
+    StatusCode.OWNER_UNREADABLE: RESOURCE,
     StatusCode.RESOURCES_OVERLAP: RESOURCE,
     StatusCode.OWNER_TABLE_UNREADABLE: RESOURCE,
     StatusCode.OWNER_TABLE_TOO_BIG: RESOURCE,

@@ -128,6 +128,7 @@ FIRST: Dict[str, int] = {
     "tests/windows/test_traces_real.py::test_every_set_with_all_options": 1,
     "tests/windows/test_traces_real.py::test_the_committed_sets": 1,
     "tests/windows/test_traces_recorded.py::test_who_created_an_object_does_not_depend_on_the_processes_wanted": 1,  # noqa: E501
+    "tests/windows/test_callstacks_strangers.py::test_no_frame_is_sure_and_wrong_without_some_pages": 4,
     "tests/windows/test_traces_strangers.py::test_each_timer_leads_into_code_of_a_loaded_module": 2,
     "tests/windows/test_trapframes.py::test_every_kind_on_the_command_line": 1,
     "tests/windows/test_trapframes.py::test_every_kind_with_real_tables": 2,

@@ -154,6 +154,24 @@ def test_owner_that_is_no_thread_and_table_that_is_gone(tmp_path: pathlib.Path) 
     assert [node.row["Status"] for node in found[1:]] == ["owner table unreadable", "owner table unreadable"]
 
 
+def test_an_owner_whose_page_is_gone_is_not_called_another_value(tmp_path: pathlib.Path) -> None:
+    """PspCidTable still has the ID of the thread; of an address that it lacks nothing is known."""
+    kernel = new_kernel("win10-x64")
+    kernel_resources = Resources(kernel)
+    # No resource is in the pages of the first threads.
+    thread = [kernel.system.thread(tid) for tid in (100, 104, 108, 112, 116, 120, 124, 128)][2]
+    kernel_resources.add(active=1, exclusive=thread)
+    kernel_resources.add(active=1, embedded=[(kernel.space.reserve(0x1000), 1)])
+    kernel_resources.link()
+    image = kernel.image()
+    kernel.space.set_state(thread.ethread.address, 0x1000, State.PAGEFILE)
+    found = grid.run(context.open_image(image, tmp_path), locks.Locks, pid=[0])
+    assert [node.row["Status"] for node in found] == ["owner unreadable", ""]
+    assert [(node.row["OwnerTID"], node.row["OwnerPID"]) for node in found] == [(108, None), (None, None)]
+    owned = [(child["OwnerTID"], child["Status"]) for node in found for child in node.children]
+    assert owned == [(108, "owner unreadable"), (None, "owner unreadable")]
+
+
 def test_owners_of_a_table_that_several_resources_name_are_told_once(tmp_path: pathlib.Path) -> None:
     kernel = new_kernel("win10-x64")
     kernel_resources = Resources(kernel)

@@ -16,8 +16,7 @@ from typing import Any, Dict, Iterable, List, Optional
 from ..columns import words
 from ..columns.words import CRITICAL_SECTION, WAITING
 from ..locks.lock import Listed, Lock
-from ..memory.decode.status import has_status, text
-from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.status import text
 from ..memory.decode.text import process_label
 from ..process.threadids import ThreadOwner
 from ..stacklist.threadwaits import WaitRow, unknown_waits
@@ -189,4 +188,4 @@ def _holders(lock: Lock) -> List[ThreadOwner]:
     found = [owner for owner in owners if owner is not None]
     if lock.type == CRITICAL_SECTION:
         found = [owner for owner in found if owner.pid == lock.space.pid]
-    return [owner for owner in found if not has_status(owner.status, StatusCode.NO_THREAD)]
+    return found

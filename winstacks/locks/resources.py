@@ -245,7 +245,7 @@ class Resources:
                 resource.contention_count or resource.shared_waiters or resource.exclusive_waiters
             ),
             owners=owners,
-            status=status(owner_status, exclusive.owner.status if exclusive and exclusive.owner else NOTHING),
+            status=status(owner_status, exclusive.status if exclusive else NOTHING),
         )
 
     def _owners(self, resource: Resource) -> _Owners:
@@ -287,7 +287,14 @@ class Resources:
         thread = owner.thread & ~eresource.OWNER_THREAD_BITS
         owner_thread = self._threads.owner(thread)
         kind = words.EXCLUSIVE if owner.exclusive else words.SHARED
-        return LockOwner(thread, owner_thread, kind, owner.owner_count, _unless_none(owner_thread))
+        return LockOwner(thread, owner_thread, kind, owner.owner_count, self._doubt(thread, owner_thread))
+
+    def _doubt(self, thread: int, owner: Optional[ThreadOwner]) -> Status:
+        """Returns the status of an owner at an address: of the thread that is there, if any."""
+        if owner is not None:
+            return owner.status
+        absent = self._threads.is_absent(thread)
+        return status(StatusCode.OWNER_UNREADABLE if absent else StatusCode.NO_THREAD)
 
     def _is_fast(self, address: int) -> bool:
         """Returns whether a resource is fast: a fast one has a list head in place of its owner's entry."""
@@ -311,7 +318,7 @@ class Resources:
                 owner_thread = self._threads.owner(thread)
                 kind = words.EXCLUSIVE if entry.exclusive.value_in(data) else words.SHARED
                 kind = words.WAITING if entry.waiting.value_in(data) else kind
-                owners.append(LockOwner(thread, owner_thread, kind, None, _unless_none(owner_thread)))
+                owners.append(LockOwner(thread, owner_thread, kind, None, self._doubt(thread, owner_thread)))
         owners.sort(key=lambda owner: owner.kind != words.EXCLUSIVE)
         broken = StatusCode.OWNER_LIST_BROKEN if self._entries_left else StatusCode.OWNER_LIMIT
         return tuple(owners), status(broken if walk.gap or walk.altered else None)
@@ -325,7 +332,3 @@ def _count_differs(resource: Resource, owners: Tuple[LockOwner, ...]) -> Status:
     if not missing:
         return NOTHING
     return status(StatusItem(StatusCode.OWNERS_MISSING, missing) if owners else StatusCode.OWNERS_UNKNOWN)
-
-
-def _unless_none(owner: Optional[ThreadOwner]) -> Status:
-    return owner.status if owner is not None else status(StatusCode.NO_THREAD)

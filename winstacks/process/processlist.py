@@ -197,8 +197,8 @@ class KernelProcesses:
         if walk.gap is not None or walk.altered is not None or not nodes or left_out:
             self.status = status(StatusCode.PROCESS_LIST_DAMAGED)
             vollog.warning(
-                "process list damaged: processes may be missing (--scan-processes looks for them in the pools). "
-                "A short table does not mean that the machine is clean"
+                "process list damaged: processes may be missing (--scan-processes looks for them in the "
+                "pools). A short table does not mean that the machine is clean"
             )
         self._found.update((eprocess, self._id_differs(eprocess)) for eprocess in processes)
         for link in walk.gap.lost if walk.gap is not None else ():

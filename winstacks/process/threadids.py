@@ -45,6 +45,7 @@ class ThreadOwner(NamedTuple):
             thread points; then `pid` is the ID of that process. Or if the thread points to no process, and
             PspCidTable has one with that ID; then `process` is the name of that process
             `ID … in PspCidTable` if the thread has another ID there, which is `tid` then
+            `owner unreadable` if PspCidTable alone names the thread: its structure is not in the image
     """
 
     tid: int
@@ -72,11 +73,18 @@ class ThreadIds:
         self._known: Memo[int, Optional[ThreadOwner]] = Memo(self._read)
 
     def owner(self, ethread: int) -> Optional[ThreadOwner]:
-        """Returns the thread at a canonical address, None if no thread is there."""
+        """Returns the thread at a canonical address, None if no thread is there or `is_absent` there."""
         return self._known[ethread]
 
+    def is_absent(self, ethread: int) -> bool:
+        """Returns whether what would show a thread at an address is not in the image."""
+        return self._memory.member(ethread, self._type) is None
+
     def _read(self, ethread: int) -> Optional[ThreadOwner]:
-        if self._tid is None or not is_type(self._memory.member(ethread, self._type), THREAD_OBJECT):
+        kind = self._memory.member(ethread, self._type)
+        if kind is None and ethread in self._ids.unread:
+            return ThreadOwner(self._ids.unread[ethread], None, None, status(StatusCode.OWNER_UNREADABLE))
+        if self._tid is None or not is_type(kind, THREAD_OBJECT):
             return None
         own_id = identifier(self._memory.member(ethread, self._tid))
         tid = self._ids.threads.get(ethread, own_id)

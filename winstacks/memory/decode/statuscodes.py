@@ -374,6 +374,8 @@ class StatusCode(Enum):
     # Owners of locks.
     NO_THREAD = "no thread", Means.PLAIN
     """The owner is not a thread: ExSetResourceOwnerPointer stored another value there."""
+    OWNER_UNREADABLE = "owner unreadable", Means.ABSENT
+    """The owner's _ETHREAD is not in the image. OwnerTID is the ID in PspCidTable, if it is there."""
     RESOURCES_OVERLAP = "{} resources overlap", Means.PLAIN
     """N further resources are on the list; their memory overlaps others, and they are not
     shown."""
