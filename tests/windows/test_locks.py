@@ -172,6 +172,17 @@ def test_an_owner_whose_page_is_gone_is_not_called_another_value(tmp_path: pathl
     assert owned == [(108, "owner unreadable"), (None, "owner unreadable")]
 
 
+def test_an_owner_whose_page_is_all_zeros_is_not_called_another_value(tmp_path: pathlib.Path) -> None:
+    kernel = new_kernel("win10-x64")
+    kernel_resources = Resources(kernel)
+    page = kernel.space.allocate(0x2000) + 0xFFF & -0x1000
+    kernel.space.write(page, bytes(0x1000))
+    kernel_resources.add(active=1, embedded=[(page + 0x800, 1)])
+    kernel_resources.link()
+    found = grid.run(context.open_image(kernel.image(), tmp_path), locks.Locks, pid=[0])
+    assert [child["Status"] for node in found for child in node.children] == ["owner unreadable"]
+
+
 def test_owners_of_a_table_that_several_resources_name_are_told_once(tmp_path: pathlib.Path) -> None:
     kernel = new_kernel("win10-x64")
     kernel_resources = Resources(kernel)

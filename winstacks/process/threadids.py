@@ -77,8 +77,9 @@ class ThreadIds:
         return self._known[ethread]
 
     def is_absent(self, ethread: int) -> bool:
-        """Returns whether what would show a thread at an address is not in the image."""
-        return self._memory.member(ethread, self._type) is None
+        """Returns whether the page that would show a thread is not in the image, or is all zeros, as tools
+        write one that they could not read."""
+        return self._memory.member(ethread, self._type) is None or self._memory.is_zero_page(ethread)
 
     def _read(self, ethread: int) -> Optional[ThreadOwner]:
         kind = self._memory.member(ethread, self._type)
