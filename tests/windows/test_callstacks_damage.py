@@ -307,6 +307,18 @@ def test_a_user_stack_that_is_paged_out(tmp_path: pathlib.Path) -> None:
     assert frame_statuses(frames) == expected(image, 1004, "user")[:1]
 
 
+def test_a_start_address_in_a_vad_that_may_be_missing(tmp_path: pathlib.Path) -> None:
+    """Each part says it, also one whose frames all have names."""
+    image = StackImage()
+    image.waiting(1004).ethread["Win32StartAddress"] = 0x20000000
+    forged = image.kernel.image()
+    image.app.eprocess["VadRoot.Root"] = image.kernel.space.reserve(0x1000)
+    found = by_key(stacks(context.open_image(forged, tmp_path)))
+    for part in ("kernel", "user"):
+        stack, _ = found[1004, part]
+        assert (stack["StartSymbol"], stack["Status"]) == ("<unmapped>", "VADs incomplete")
+
+
 def test_a_stack_that_is_not_the_tebs(tmp_path: pathlib.Path) -> None:
     """A fiber's, say: it is walked, and that its end is not known is said."""
     image = StackImage()

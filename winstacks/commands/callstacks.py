@@ -14,7 +14,7 @@ from volatility3.plugins import timeliner
 
 from ..columns.words import SCAN
 from ..memory.decode.records import NamedTuple
-from ..memory.decode.status import Status, status
+from ..memory.decode.status import NOTHING, Status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import moment
 from ..memory.image import AddressSpace
@@ -24,6 +24,7 @@ from ..rows.command import Command
 from ..rows.entries import SPACE, ShownEntry
 from ..rows.grid import NOT_APPLICABLE, NOT_AVAILABLE, UNREADABLE, Cells, Grid, Hex, Row
 from ..stacklist.frames import NamedFrame
+from ..stacklist.selection import NAMELESS
 from ..stacklist.shown import left_out, shown_numbers
 from ..stacklist.traces import started
 from ..stacks.decode.frames import Frame
@@ -145,8 +146,11 @@ class CallStacks(Command[Thread, ShownStack]):
         absent = NOT_AVAILABLE if thread.contexts else UNREADABLE
         waits = NOT_AVAILABLE if thread.contexts and thread.state is None else None
         begin: Cells = (absent, absent)
+        doubts: Status = NOTHING
         if start is not None:
-            begin = self.printer[self.frames_of(thread.space).frame(start, returns=False)][:2]
+            named = self.frames_of(thread.space).frame(start, returns=False)
+            begin = self.printer[named][:2]
+            doubts = tuple(item for item in named.name.status if item.code in NAMELESS) if named.name else ()
         frames = [stack.frames[number] for number in shown.numbers]
         # Without frame rows only this status shows that some frames are guesses.
         guessed = fold and not all(map(_is_sure, frames))
@@ -160,7 +164,7 @@ class CallStacks(Command[Thread, ShownStack]):
             **dict(zip(("StartAddress", "StartSymbol"), begin)),
             "Count": count,
         }
-        row_status = status(shown.status, StatusCode.UNSURE if guessed else None)
+        row_status = status(shown.status, doubts, StatusCode.UNSURE if guessed else None)
         space = thread.space._replace(machine=stack.space.machine)
         row = self.entries.folded(ShownEntry(space, row_status, cells), shown.named)
         yield 0, row
