@@ -26,7 +26,7 @@ from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.ranges import Extents
 from ...memory.decode.records import NamedTuple
 from ...memory.decode.structure import unsigned
-from .pe import MACHINE_AMD64, MACHINE_ARM64, MACHINE_I386, MEM_EXECUTE, MEM_WRITE, Headers
+from .pe import MACHINE_AMD64, MACHINE_ARM64, MACHINE_I386, MEM_EXECUTE, MEM_WRITE, Headers, Section
 from .unwindinfo import ReadRva
 
 _SYMTAB = ".symtab"
@@ -141,6 +141,7 @@ class GoTable:
         self._read = read
         self._headers = headers
         self._base = base
+        self._left = _SEARCHED
         self._quantum, self._pointer = _MACHINES.get(headers.machine, (0, 0))
         self._found: Kept[int, Optional[GoFunction]] = Kept(_KEPT)
         self._depths: Kept[Tuple[int, int], Optional[int]] = Kept(_KEPT)
@@ -177,25 +178,27 @@ class GoTable:
         if not self._pointer:
             return None
         pattern = re.compile(rb"[\xf0\xf1\xfa\xfb]\xff{3}\0\0" + bytes((self._quantum, self._pointer)), re.S)
-        left = _SEARCHED
         candidates = 0
         for section in self._headers.sections:
             if section.characteristics & (MEM_WRITE | MEM_EXECUTE):
                 continue
-            for rva in self._search(section.start, min(section.end, section.start + left), pattern):
+            for rva in self._search(section, pattern):
                 form = self._form_at(rva)
                 if form is not None and self._proves_itself(form):
                     return form
                 candidates += 1
                 if candidates >= _MOST_CANDIDATES:
                     return None
-            left -= min(section.end - section.start, left)
         return None
 
-    def _search(self, low: int, high: int, pattern: re.Pattern[bytes]) -> Iterator[int]:
-        """Yields the RVAs in a range at which a pattern of up to eight bytes is, in aligned places."""
-        for start in range(low, high, _PORTION):
-            for rva, data in self._load(start, min(_PORTION + 8, high - start)).runs:
+    def _search(self, section: Section, pattern: re.Pattern[bytes]) -> Iterator[int]:
+        """Yields the RVAs in a section at which a pattern of up to eight bytes is, in aligned places. All
+        searches of an image together end after _SEARCHED bytes."""
+        for start in range(section.start, section.end, _PORTION):
+            if self._left <= 0:
+                return
+            self._left -= _PORTION
+            for rva, data in self._load(start, min(_PORTION + 8, section.end - start)).runs:
                 for match in pattern.finditer(data):
                     place = rva + match.start()
                     if not place % self._pointer and place < start + _PORTION:
@@ -248,8 +251,7 @@ class GoTable:
         pointer = (self._base + table).to_bytes(self._pointer, "little")
         for section in self._headers.sections:
             if section.characteristics & MEM_WRITE:
-                high = min(section.end, section.start + _SEARCHED)
-                for rva in self._search(section.start, high, re.compile(re.escape(pointer))):
+                for rva in self._search(section, re.compile(re.escape(pointer))):
                     text_start = unsigned(self._read(rva + _TEXT_WORD * self._pointer, self._pointer))
                     if text_start is not None and self._is_code(text_start - self._base):
                         return text_start - self._base

@@ -190,3 +190,22 @@ def test_go_names_come_before_exports() -> None:
     assert label is not None
     assert label[:2] == (TEXT + 0x200, "Go")
     assert label[2] != EXPORT
+
+
+def test_all_searches_together_are_bounded() -> None:
+    """Each header without an address would have the data searched for it."""
+    forged = Forged(0xF1, own_linker=False, text_word=False)
+    forged.memory[DATA:END] = bytes(END - DATA)
+    header = bytes(forged.memory[RDATA + 0x40 : RDATA + 0x80])
+    for place in range(RDATA + 0x1000, RDATA + 0x1800, 0x40):
+        forged.memory[place : place + 0x40] = header
+    large = Section(END, 1 << 30, ".data", MEM_WRITE)
+    forged.headers = _headers(*forged.headers.sections, large, large)
+    searched = []
+
+    def load(rva: int, length: int) -> Extents:
+        searched.append(length)
+        return forged.load(rva, length)
+
+    assert GoTable(load, forged.read, forged.headers, BASE).find(TEXT + 0x40) is None
+    assert sum(searched) < 1 << 27
