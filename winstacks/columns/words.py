@@ -56,10 +56,12 @@ RETURN_REGISTERS: Words = {LINK_REGISTER: "the link register of ARM64"}
 FAR = "~"
 """Stands before a name in Symbol that is only the nearest one, more than a page below the address."""
 PDB, EXPORT, NEAREST, MODULE, UNLOADED, NONE = "pdb", "export", "nearest", "module", "unloaded", "none"
+PCLNTAB = "pclntab"
 SOURCES: Words = {
     PDB: "the last symbol before the address in a symbol table of Volatility; the function table, the next "
     "symbol or the end of the section bounds its function",
     EXPORT: "the function table shows that the address is in the function that this export starts",
+    PCLNTAB: "the table of functions that Go's linker writes into each program",
     NEAREST: "the last export, or symbol of a PDB with few symbols, before the address in the same "
     "section; the end of its function is unknown. `~` before the name: it is more than a page below, and "
     "the address almost certainly in another function",

@@ -12,7 +12,7 @@ section. So a write by one process changes no name in another one, whichever is 
 from __future__ import annotations
 
 import functools
-from typing import Callable, Dict, Hashable, Optional, Set, Tuple, Type
+from typing import Callable, Dict, Hashable, Optional, Sequence, Set, Tuple, Type
 
 from volatility3.framework import interfaces
 
@@ -26,9 +26,10 @@ from .decode import exports, pe
 from .decode.functiontable import FunctionTable
 from .decode.functiontable_arm64 import FunctionTableArm64
 from .decode.hybrid import CodeMap, read_code_map
+from .decode.pclntab import GoTable, may_be_go
 from .decode.pe import CodeView, HeaderError, Headers
 from .decode.peimage import PeImage
-from .decode.rules import ExportNames, NameTable, PdbNames, sort_labels
+from .decode.rules import ExportNames, GoNames, NameTable, PdbNames, sort_labels
 from .decode.unwindinfo import RuntimeFunction
 from .imagereader import ImageParts, ImageReader
 from .pdbsymbols import PdbSymbols, SymbolArrays
@@ -65,6 +66,7 @@ class ModuleIndex(NamedTuple):
         functions: function table of x64 or ARM64, None on x86 and if it cannot be read
         names: names by RVA: symbols of the PDB or, without a PDB, exports
         status: parts that could not be read, or that differ; empty for none
+        go: functions of a Go program, None of any other
     """
 
     headers: Optional[Headers]
@@ -75,6 +77,7 @@ class ModuleIndex(NamedTuple):
     status: Status
     file: Optional[PeImage] = None
     hybrid: Optional[CodeMap] = None
+    go: Optional[GoTable] = None
 
     @property
     def sections(self) -> Tuple[pe.Section, ...]:
@@ -241,11 +244,19 @@ class ModuleIndexes:
             faults = status(export_table.status, faults)
         else:
             rvas, labels = symbols.rvas, symbols.names
-        kind = ExportNames if symbols is None else PdbNames
-        names = kind(rvas, labels, headers.sections, functions)
+        table_of_go = _go_table(reader, headers, labels)
+        names: NameTable
+        if symbols is not None:
+            names = PdbNames(rvas, labels, headers.sections, functions)
+        elif table_of_go is not None:
+            names = GoNames(rvas, labels, headers.sections, functions, table_of_go)
+        else:
+            names = ExportNames(rvas, labels, headers.sections, functions)
         faults = status(faults, parts.file_status())
         hybrid = _code_map(reader, headers, parts)
-        index = ModuleIndex(headers, codeview, symbols, functions, names, faults, reader.file, hybrid)
+        index = ModuleIndex(
+            headers, codeview, symbols, functions, names, faults, reader.file, hybrid, table_of_go
+        )
         return _BuiltIndex(index, parts, count)
 
 
@@ -265,6 +276,11 @@ def _functions(
     table = form.from_runs(runs, size, reader.read)
     parts.add_records(StatusCode.UNWIND_DATA_DIFFERS_FROM_THE_SECTION, table.records, table.record_length)
     return table, fault
+
+
+def _go_table(reader: ImageReader, headers: Headers, labels: Sequence[str]) -> Optional[GoTable]:
+    """Returns the functions of a module that may be a Go program; they are read when one is looked up."""
+    return GoTable(reader.load, reader.read, headers, reader.base) if may_be_go(headers, labels) else None
 
 
 def _code_map(reader: ImageReader, headers: Headers, parts: ImageParts) -> Optional[CodeMap]:

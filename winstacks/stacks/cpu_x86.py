@@ -12,6 +12,7 @@ from ..process.kernelstacks import KernelStackSegment
 from ..traps.state import TrapState
 from .cpus import IntelCpu, KnownTrapFrames, WalkContext, WalkStart
 from .decode.registers import Registers32
+from .decode.surroundings import Surroundings
 from .decode.walk_x86 import Walker32
 
 _MOST_PUSHED = 0x40
@@ -34,6 +35,7 @@ class Cpu86(IntelCpu[Registers32]):
             walk_context.functions,
             walk_context.find_dispatcher,
             walk_context.own_copy,
+            Surroundings(find_stack=walk_context.surroundings.find_stack),
         )
 
     def registers(self, state: TrapState) -> Registers32:

@@ -285,8 +285,8 @@ class _Modules:
         # was read for a process until Python's collector runs, which is paused while rows are made.
         code = _code(known_module.image.headers)
         begins = functools.partial(_begins, self._image.service(function_starts), known_module)
-        hybrid = known_module.image.hybrid
-        return CodeImage(module.base, module.size, read_rva, table, code, windows, begins, hybrid)
+        hybrid, go_table = known_module.image.hybrid, known_module.image.go
+        return CodeImage(module.base, module.size, read_rva, table, code, windows, begins, hybrid, go_table)
 
 
 class _NotingReader:

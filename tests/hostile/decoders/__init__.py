@@ -12,6 +12,7 @@ from . import (
     code,
     databases,
     dumps,
+    golang,
     heaps,
     images,
     kernelwaits,
@@ -33,7 +34,7 @@ __all__ = ["Target", "groups", "targets"]
 def groups() -> Dict[str, Dict[str, Target]]:
     """Returns the targets by name, by what they decode."""
     kernel = (kernelwaits, databases, owners, objects, images)
-    parts = (arm64, code, dumps, heaps, lakes, modules, stackparts, stacks, texts, waits, *kernel)
+    parts = (arm64, code, dumps, golang, heaps, lakes, modules, stackparts, stacks, texts, waits, *kernel)
     return {
         part.__name__.rpartition(".")[2]: {target.name: target for target in part.targets()} for part in parts
     }

@@ -10,6 +10,7 @@ address:
   piece or of the function. A PDB has labels within functions, too (assembly code has several), so the last
   label in the piece up to the address names it. If the piece has no such label, the label at the function's
   start does: a piece that the compiler moved away from its function keeps the function's name.
+* In a program of Go its own table of functions (`pclntab`) comes before exports.
 * If no entry covers the address (x86, leaf functions), the last label before the address in the same section
   names it, unless a function of the table lies between the two. The source of such a name is `nearest` for an
   export. It is `nearest` also for a PDB label, if the next label, the next function of the table and the end
@@ -24,8 +25,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import Iterable, List, Optional, Sequence, Tuple
 
-from ...columns.words import EXPORT, NEAREST, NONE, PDB
+from ...columns.words import EXPORT, NEAREST, NONE, PCLNTAB, PDB
 from .functiontable import FunctionTable
+from .pclntab import GoTable
 from .pe import Section
 
 MAX_FUNCTION = 0x4000
@@ -219,3 +221,26 @@ class ExportNames(NameTable):
 
     def _source(self, offset: int, room: int) -> str:
         return NEAREST
+
+
+class GoNames(ExportNames):
+    """The functions of a Go program. Elsewhere, as in its C code, exports name addresses."""
+
+    __slots__ = ("_table",)
+
+    def __init__(
+        self,
+        rvas: Sequence[int],
+        names: Sequence[str],
+        sections: Sequence[Section],
+        functions: Optional[FunctionTable],
+        table: GoTable,
+    ) -> None:
+        super().__init__(rvas, names, sections, functions)
+        self._table = table
+
+    def find_label(self, rva: int) -> Optional[Label]:
+        function = self._table.find(rva)
+        if function is None:
+            return super().find_label(rva)
+        return (function.begin, function.name, PCLNTAB)

@@ -31,6 +31,11 @@ def is_direct_call(before: Bytes) -> bool:
     return int.from_bytes(before[-4:], "little") >> 26 == _BL
 
 
+def stores_lr(code: Optional[Bytes]) -> bool:
+    """Returns whether an instruction lowers the stack pointer and stores lr there: str x30, [sp, #-n]!."""
+    return code is not None and int.from_bytes(code, "little") & 0xFFF00FFF == 0xF8100FFE
+
+
 def island_target(code: Bytes, rva: int) -> Optional[int]:
     """Returns the RVA to which a branch island jumps, None if the code is no island.
 

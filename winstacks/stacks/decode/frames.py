@@ -15,6 +15,7 @@ from ...memory.decode.records import NamedTuple
 from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.functiontable import FunctionTable
 from ...names.decode.hybrid import CodeMap
+from ...names.decode.pclntab import GoTable
 from ...names.decode.unwindinfo import Bytes, ReadRva, RuntimeFunction
 from .registers import MASK, Registers
 from .registers_arm64 import RegistersArm64
@@ -132,6 +133,7 @@ class CodeImage(NamedTuple):
             according to its VAD
         begins: returns whether a function begins at an RVA, by names or by the input's own proof
         hybrid: kinds of code of an image for ARM64EC, None for any other image
+        go: functions of a Go program, None of any other image
     """
 
     base: int
@@ -142,6 +144,7 @@ class CodeImage(NamedTuple):
     windows: bool = False
     begins: Callable[[int], bool] = _begins_nowhere
     hybrid: Optional[CodeMap] = None
+    go: Optional[GoTable] = None
 
     def kind(self, address: int) -> Optional[int]:
         """Returns the kind of code at an address of a hybrid image (`names.decode.hybrid`), else None."""
@@ -162,10 +165,12 @@ class CodeImage(NamedTuple):
         return entry is not None and entry.begin == address - self.base
 
     def has_no_entry(self, address: int) -> bool:
-        """Returns whether the function table is complete at an address, and no entry holds the address."""
-        if self.table is None or not self.table.complete_at(address - self.base):
+        """Returns whether the function table is complete at an address, and no entry holds the address: nor
+        does the table of a Go program."""
+        rva = address - self.base
+        if self.table is None or not self.table.complete_at(rva) or self.table.find_entry(rva) is not None:
             return False
-        return self.table.find_entry(address - self.base) is None
+        return self.go is None or self.go.find(rva) is None
 
 
 FindImage = Callable[[int], Optional[CodeImage]]

@@ -29,6 +29,7 @@ from .frames import (
     UserTransition,
     is_call,
 )
+from .go_frames import GoStack
 from .registers import MASK, Registers
 from .registers_arm64 import RegistersArm64
 from .scan import MAX_CANDIDATES, Scan
@@ -177,6 +178,10 @@ class Walker(abc.ABC, Generic[R]):
             return known and self._read(value - 1, 1) is None
         headers = image.code is None and value - image.base < PAGE_SIZE
         return image.executable(value - 1) and not headers and self.is_return(value) is None
+
+    def go_stack(self) -> GoStack:
+        """Returns the stack as a step from a Go function needs it."""
+        return GoStack(self._find_image, self.read_stack, self.is_return, self.is_behind_call)
 
     def is_no_code(self, address: int) -> bool:
         """Returns whether it is known that no code lies at an address: a thread there was sent there."""

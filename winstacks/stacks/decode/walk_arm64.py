@@ -49,6 +49,7 @@ from .frames import (
     may_execute_anywhere,
     shared,
 )
+from .go_arm64 import step_in_go
 from .prologue_arm64 import agrees, outside_of_body
 from .registers import MASK
 from .registers_arm64 import COUNT, FP_AT, LR_AT, SP_AT, RegistersArm64, Values
@@ -118,6 +119,9 @@ class WalkerArm64(Walker[RegistersArm64]):
             return self._chained(registers, interrupted, self._surroundings.no_code)
         if image.kind(probe) == X64:
             raise UnwindError(StatusCode.OTHER_ARCHITECTURE)
+        in_go = step_in_go(self.go_stack(), registers, interrupted)
+        if in_go is not None:
+            return in_go
         if not isinstance(image.table, FunctionTableArm64):
             return self._chained(registers, interrupted, StatusCode.NO_FUNCTION_TABLE)
         try:

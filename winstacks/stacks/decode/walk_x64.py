@@ -30,7 +30,8 @@ from .frames import (
     may_execute_anywhere,
     shared,
 )
-from .go_x64 import back_to_goroutine
+from .go_frames import frame_at, is_base
+from .go_x64 import back_to_goroutine, moves_rbp, step_in_go
 from .leaf_x64 import call_target, code_at, jump_target, may_have_called
 from .registers import NON_VOLATILE_XMM, NOTHING, RBP, Registers
 from .rule_x64 import RETURN
@@ -89,6 +90,12 @@ class Walker64(Walker[Registers]):
         goroutine = None if interrupted else back_to_goroutine(self._find_image, self._read, registers)
         if goroutine is not None and self.is_return(goroutine.ip):
             return WalkStep(goroutine, UNWIND)
+        go_stack = self.go_stack()
+        in_go = step_in_go(go_stack, registers, interrupted, self._unwind)
+        if in_go is not None:
+            if self._is_replaced(registers.ip, interrupted):
+                in_go.doubt = StatusCode.CODE_AND_UNWIND_DATA_DIFFER
+            return in_go
         stranger = self._stranger()
         known = registers
         if stranger is not None and registers.general[RBP] == stranger:
@@ -111,6 +118,9 @@ class Walker64(Walker[Registers]):
             doubt = remark if self._own_copy(registers.ip) else None
         if step.position != LEAF_FUNCTION and self._is_replaced(registers.ip, interrupted):
             doubt = StatusCode.CODE_AND_UNWIND_DATA_DIFFER
+        go_frame = frame_at(go_stack, registers.ip, True) if interrupted else None
+        if go_frame is not None and go_frame.may_have_left:
+            doubt = StatusCode.NO_UNWIND_DATA
         if step.machine_frame is not None:
             return self._interrupted(step.registers, step.machine_frame, doubt, remark)
         if step.undescribed is not None and not self._called(registers, step, interrupted):
@@ -363,10 +373,10 @@ class Walker64(Walker[Registers]):
             return None, None
         rva = address - image.base
         effect = None if image.table is None else effect_at(image.table, rva)
-        if effect is not None and self._replaced(address - 1):
+        if effect is not None and (self._replaced(address - 1) or moves_rbp(image, address)):
             effect = None
         code = image.read_rva(rva - _NEAR_CALL, 1)
-        if code is not None and code[0] == 0xE8:
+        if (code is not None and code[0] == 0xE8) or is_base(image, address):
             return effect, None
         return effect, StatusCode.NOT_BEHIND_A_CALL if self.is_behind_call(address) is False else None
 

@@ -17,7 +17,7 @@ from ...columns.words import FRAME_POINTER, LEAF, SCAN, TRAP, UNWIND
 from ...memory.decode.memory import ReadMemory
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import Structures
-from . import clues_x86, dispatchers_x86
+from . import clues_x86, dispatchers_x86, go_x86
 from .dispatchers_x86 import Contexts
 from .effects_x86 import BASED, CALLERS, COPY, OURS, StackPlace
 from .frames import (
@@ -33,6 +33,7 @@ from .frames import (
 )
 from .functions_x86 import Functions
 from .registers import Registers32
+from .surroundings import UNKNOWN, Surroundings
 from .walk import Walker, WalkStep
 
 MASK = 0xFFFFFFFF
@@ -82,8 +83,9 @@ class Walker32(Walker[Registers32]):
         functions: Optional[Functions] = None,
         find_dispatcher: FindDispatcher = find_no_dispatcher,
         own_copy: OwnCopy = shared,
+        surroundings: Surroundings = UNKNOWN,
     ) -> None:
-        super().__init__(find_image, read, may_execute)
+        super().__init__(find_image, read, may_execute, surroundings)
         trap_frame = types["_KTRAP_FRAME"]
         self._contexts = Contexts(types, read, self._is_code, self.is_no_code)
         self._find_dispatcher = find_dispatcher
@@ -113,7 +115,7 @@ class Walker32(Walker[Registers32]):
             functions, ip = self._functions, registers.ip
             if functions.place(start, ip) is not None or not functions.has_border(start, ip):
                 return self._dispatched(registers, interrupted, start, name)
-        taken = self._by_slot(registers)
+        taken = go_x86.step_in_go(self.go_stack(), registers, interrupted) or self._by_slot(registers)
         if taken is None and registers.exact:
             taken = self._by_code(registers, interrupted)
         if taken is not None:
