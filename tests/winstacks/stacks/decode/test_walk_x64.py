@@ -702,6 +702,7 @@ LEFT = "48 8b e5 5d"
     ("before", "behind", "right"),
     [
         (LEFT, "e9 a0 ff ff ff", True),
+        ("48 8d 65 00 5d", "ff e0", True),
         (LEFT, "41 5a 4a 8d 24 c4 41 52 c3", True),
         (LEFT, "48 83 f9 02 7f 03 c2 10 00", True),
         (LEFT + "48 83 f9 02", "7f 03 c2 10 00", True),
