@@ -29,6 +29,7 @@ _start:
     both    behind_a_return
     both    keeps_ebp
     call    clears_ebp
+    call    uses_ebp
     call    waits
     pop     ebp
     ret
@@ -160,6 +161,21 @@ keeps_ebp:
     .p2align 4, 0xcc
 
 # Ebp is 0 for another reason than that a thread begins here.
+uses_ebp:
+    push    ebp
+    xor     ebp, ebp
+    mov     ecx, 16
+    sub     esp, ecx
+    call    below_uses_ebp
+    test    eax, eax
+    lea     esp, [esp + ecx]
+    pop     ebp
+    ret
+    .p2align 4, 0xcc
+below_uses_ebp:
+    mov     eax, 1
+    ret
+    .p2align 4, 0xcc
 clears_ebp:
     push    ebp
     mov     ebp, [nothing]

@@ -19,7 +19,8 @@ from ...memory.decode.records import NamedTuple
 from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.functiontable import FunctionTable
 from ...names.decode.unwindinfo import EHANDLER, UHANDLER, RuntimeFunction, UnwindDataError, UnwindInfo
-from .registers import NON_VOLATILE, NON_VOLATILE_XMM, RSP, Values
+from .prologue_x64 import PAIR
+from .registers import NON_VOLATILE, NON_VOLATILE_XMM, RBP, RSP, Values
 from .rule_x64 import REGISTERS, Rule, of_prologue
 
 _SLOT = 8
@@ -96,6 +97,12 @@ class CodePlace(NamedTuple):
         prologue_size = max(chain[0].prolog_size, *(code.offset for code in chain[0].codes), 0)
         inside = entry.begin <= rva < entry.end
         return cls(entry, chain, min(rva - entry.begin, prologue_size) if inside else prologue_size)
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether the unwind data describes push rbp; mov rbp, rsp and nothing else."""
+        info = self.chain[0]
+        return info.frame_register == RBP and [code.operation for code in info.codes] == PAIR
 
     @property
     def handler_only(self) -> bool:

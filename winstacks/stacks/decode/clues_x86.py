@@ -114,6 +114,12 @@ def has_border(code: bytes) -> bool:
     )
 
 
+def saves_ebp(code: bytes) -> bool:
+    """Returns whether code seems to push Ebp in the function to which its last byte belongs."""
+    pushed = code.rfind(b"\x55")
+    return pushed >= 0 and not has_border(code[pushed:])
+
+
 def calls_into(code: bytes, start: int, end: int) -> bool:
     """Returns whether code, from an address up to an end, seems to call something within itself."""
     position = code.find(_CALL)

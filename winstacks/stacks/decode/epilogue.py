@@ -33,14 +33,15 @@ _CALL = re.compile(rb"\xe8|[\x40-\x4f]?\xff[\x10-\x17\x50-\x57\x90-\x97\xd0-\xd7
 """Call near, direct and indirect (FF /2)."""
 
 _UNDONE = re.compile(
-    rb"\x48\x8b\xe5\x5d(?:\x48\x83\xf9.(?:\x7f\x03(?:\xc2..)?|\x0f\x8f.{4})?)?"
+    rb"\x48(?:\x8b\xe5|\x8d\x65\x00)\x5d(?:\x48\x83\xf9.(?:\x7f\x03(?:\xc2..)?|\x0f\x8f.{4})?)?"
     rb"(\x41\x5a(?:[\x48-\x4f]\x8d..)?)?\Z"
-    rb"|(\x48\x8b\x6d\x00(?:(?!\xff[\xe0-\xe7]|\xe9|\xc3).){0,32}\Z)",
+    rb"|(\x48\x8b\x6d\x00(?:(?!\xff[\xe0-\xe7]|(?<!\x8b)[\xc3\xe9]).){0,32}\Z)",
     re.DOTALL,
 )
-"""mov rsp, rbp; pop rbp; then, where V8 drops arguments, cmp rcx, count; jg over ret n; or pop r10; lea rsp.
-Or mov rbp, [rbp], with which V8 begins a jump to another function. A group is there if the return address is
-in R10, or if the arguments of that function are being moved over it. Source: code of V8 in Deno 2.9.8."""
+"""mov rsp, rbp, or lea rsp, [rbp] (Intel's compilers); pop rbp; then, where V8 drops arguments, cmp rcx,
+count; jg over ret n; or pop r10; lea rsp. Or mov rbp, [rbp], with which V8 begins a jump to another function.
+A group is there if the return address is in R10, or if the arguments of that function are being moved over
+it. Source: code of V8 in Deno 2.9.8, of libmmd.dll in Intel's runtime of 2019."""
 LONGEST_UNDONE = 36
 """Bytes of code before an address that `undone` examines."""
 

@@ -145,12 +145,17 @@ class Functions:
         return self._own[ip]
 
     def clears_ebp(self, ip: int) -> bool:
-        """Returns whether the code before a return address sets Ebp to 0, as where a thread begins."""
+        """Returns whether the code before a return address sets Ebp to 0, as where a thread begins.
+
+        A function that pushes Ebp first has a caller, and uses the register for something else.
+        """
         own = self.containing(ip)
         start = ip - _CLEARING if own is None else max(own.start, ip - PAGE_SIZE)
         code = self.code(start, max(ip - start, 0))
         cleared = [match.end() for match in clues_x86.CLEAR_EBP.finditer(code)]
-        return bool(cleared) and (own is not None or not clues_x86.has_border(code[cleared[-1] :]))
+        if not cleared or clues_x86.saves_ebp(code[: cleared[-1]]):
+            return False
+        return own is not None or not clues_x86.has_border(code[cleared[-1] :])
 
     def calls(self, address: int) -> List[int]:
         """Returns the possible addresses of the call before a return address."""

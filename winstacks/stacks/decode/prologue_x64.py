@@ -30,6 +30,9 @@ from ...names.decode.unwindinfo import (
 PAIR = [SET_FPREG, PUSH_NONVOL]
 """The codes of all builtins of V8: push rbp; mov rbp, rsp."""
 
+_SETTING_UP = (b"\x55\x48\x89\xe5", b"\x55\x48\x8b\xec")
+_SET_UP, _PADDING = 4, b"\xcc\xcc\xcc\xcc"
+
 _LONGEST = 7
 """Length in bytes of the longest instruction that is compared: sub rsp, imm32."""
 
@@ -56,6 +59,24 @@ _DETOUR = re.compile(
 )
 """A breakpoint; jmp, with its target behind it or elsewhere; mov register and jmp register, or push and ret;
 push rax, mov rax, xchg [rsp], rax and ret; push and ret."""
+
+
+LONGEST_DETOUR = 14
+"""Length in bytes of the longest jump that `detour` knows: jmp, with its target behind it."""
+
+
+def sets_up_nothing(code: Bytes, info: UnwindInfo) -> bool:
+    """Returns whether code does not begin with the push rbp; mov rbp, rsp that a pair of codes describes.
+
+    V8 describes the code of a builtin before its first frame so, too: that description begins in the padding
+    before the builtin.
+
+    Args:
+        code: the first LONGEST_DETOUR bytes
+    """
+    head = bytes(code[:_SET_UP])
+    described = [each.offset for each in info.codes] == [_SET_UP, 1]
+    return described and head not in _SETTING_UP and (head == _PADDING or not detour(code))
 
 
 def detour(code: Bytes) -> int:

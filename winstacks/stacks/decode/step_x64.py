@@ -17,6 +17,7 @@ from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.functiontable import FunctionTable
 from ...names.decode.unwindinfo import (
     ALLOC_SMALL,
+    EHANDLER,
     PUSH_NONVOL,
     Bytes,
     Code,
@@ -29,7 +30,7 @@ from . import epilogue
 from .calls_x64 import CodePlace, rule_at
 from .epilogue import Epilogue
 from .frames import UnwindError
-from .prologue_x64 import PAIR
+from .prologue_x64 import LONGEST_DETOUR, sets_up_nothing
 from .registers import MASK, RCX, RSP, VOLATILE, VOLATILE_XMM, Registers
 from .rule_x64 import REGISTERS, RETURN, Rule, SavedAt, of_epilogue
 
@@ -89,7 +90,8 @@ class Step(NamedTuple):
     `sure` is False if an epilogue may have been missed because its code could not be read. `differs` is True
     if the unwind data contradicts the code: the code was followed. `undescribed` is the RVA at which the
     function begins, if its unwind data has a handler and no codes and its code was not followed: nothing then
-    shows that the return address is on top of the stack.
+    shows that the return address is on top of the stack. `ambiguous` is True if the function may have undone
+    its frame long before: builtins of V8 go on behind returns.
     """
 
     registers: Registers
@@ -98,6 +100,7 @@ class Step(NamedTuple):
     sure: bool = True
     differs: bool = False
     undescribed: Optional[int] = None
+    ambiguous: bool = False
 
 
 class Unwinder:
@@ -145,9 +148,11 @@ class Unwinder:
         if place.chain[0].version > 1:
             return self._described(registers, place, rva)
         rest, sure = self._recognised(piece, place.chain[0], rva)
-        if rest is None and self._is_undone(place, rva):
+        if rest is None and self._is_frameless(place, rva):
             return self._carried_out(registers, place, Epilogue(None, 0, []))._replace(differs=True)
         step = self._carried_out(registers, place, rest)
+        if step.position == BODY and place.is_pair and place.chain[0].flags & EHANDLER:
+            step = step._replace(ambiguous=True)
         return step if sure or step.position == PROLOGUE else step._replace(sure=False)
 
     def _carried_out(self, registers: Registers, place: CodePlace, rest: Optional[Epilogue]) -> Step:
@@ -192,18 +197,20 @@ class Unwinder:
         rest = epilogue.decode(code, rva, info.frame_register, lambda target: self._leaves(piece, target))
         return rest, rest is not None or epilogue.decided(code, info.frame_register)
 
-    def _is_undone(self, place: CodePlace, rva: int) -> bool:
-        """Returns whether a function with only a frame pointer has undone its frame, and is not at its end.
+    def _is_frameless(self, place: CodePlace, rva: int) -> bool:
+        """Returns whether a function with only a frame pointer has no frame at an RVA, and is not at its end.
 
-        Raises UnwindError if the place of the return address is unknown.
+        It has undone the frame, or the code at its start does not set one up. Raises UnwindError if the place
+        of the return address is unknown.
         """
-        if [code.operation for code in place.chain[0].codes] != PAIR:
+        if not place.is_pair:
             return False
         before = self._read_rva(rva - epilogue.LONGEST_UNDONE, epilogue.LONGEST_UNDONE)
         is_undone, moved = (False, False) if before is None else epilogue.undone(before)
         if moved:
             raise UnwindError(StatusCode.UNWIND_DATA_INCOMPLETE)
-        return is_undone
+        start = self._read_rva(place.entry.begin, LONGEST_DETOUR)
+        return is_undone or (start is not None and sets_up_nothing(start, place.chain[0]))
 
     def _code(self, rva: int) -> Bytes:
         """Returns the readable code bytes from an RVA on: up to a page border at least, or none."""

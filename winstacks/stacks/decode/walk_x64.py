@@ -112,6 +112,10 @@ class Walker64(Walker[Registers]):
             return entered
         if known is not registers and step.registers.general[RBP] is None:
             step = step._replace(registers=step.registers.with_bp(stranger))
+        on_top = self.read_stack(registers.sp) if step.ambiguous else None
+        if on_top is not None and self.is_return(on_top):
+            caller = carry_out(RETURN, registers, self._read)[0]
+            return WalkStep(caller, LEAF, doubt=StatusCode.CODE_AND_UNWIND_DATA_DIFFER)
         doubt, remark = None if step.sure else StatusCode.CODE_UNREADABLE, None
         if step.differs:
             remark = StatusCode.CODE_AND_UNWIND_DATA_DIFFER

@@ -29,6 +29,8 @@ NOWHERE = 0x7654_3210
 NOTHING = bytes.fromhex("01 00 00 00")
 ALLOC_8 = bytes.fromhex("01 04 01 00 04 02")
 PUSHED_RBP = bytes.fromhex("01 04 02 05 04 03 01 50")
+PUSHED_RBP_BY_V8 = bytes.fromhex("09 04 02 05 04 03 01 50 00 00 00 00")
+SET_UP = bytes.fromhex("55 48 89 e5")
 FRAME_RBP = bytes.fromhex("01 04 01 05 04 03")
 MACHINE_FRAME = bytes.fromhex("01 00 01 00 00 0a")
 BROKEN = bytes.fromhex("07 00 00 00")
@@ -700,6 +702,7 @@ LEFT = "48 8b e5 5d"
     ("before", "behind", "right"),
     [
         (LEFT, "e9 a0 ff ff ff", True),
+        ("48 8d 65 00 5d", "ff e0", True),
         (LEFT, "41 5a 4a 8d 24 c4 41 52 c3", True),
         (LEFT, "48 83 f9 02 7f 03 c2 10 00", True),
         (LEFT + "48 83 f9 02", "7f 03 c2 10 00", True),
@@ -709,6 +712,7 @@ LEFT = "48 8b e5 5d"
         (LEFT + "41 5a 4a 8d 24 c4", "41 52 c3", False),
         ("48 8b 6d 00", "4c 8b 4c 24 10 48 83 c4 28 ff e1", False),
         ("48 8b 6d 00 4c 8b 4c 24 10 48 83 c4 28", "ff e1", False),
+        ("48 8b 6d 00 49 8b c3", "48 83 c4 48 ff e1", False),
     ],
 )
 def test_a_frame_is_gone_behind_pop_rbp(before: str, behind: str, right: bool) -> None:
@@ -729,10 +733,47 @@ def test_a_frame_is_gone_behind_pop_rbp(before: str, behind: str, right: bool) -
 
 def test_behind_a_return_no_frame_is_gone() -> None:
     program = Program(PUSHED_RBP, NOTHING, NOTHING)
+    program.memory[0x1000:0x1004] = SET_UP
     program.memory[0x107B:0x1082] = bytes.fromhex(LEFT + "c3 90 90")
     program.put(3, 5, program.at(2), 0)
     walk = program.walk(Registers.from_known(BASE + 0x1080, SP, {"Rbp": SP + 0x18}), interrupted=True)
     assert frames_of(walk)[1:] == [(program.at(2), "unwind", True)]
+
+
+@pytest.mark.parametrize("start", ["cc cc cc cc 48 8b 50 ff", "90 cc cc cc 48 8b 50 ff"])
+def test_a_pair_of_codes_whose_function_sets_nothing_up_describes_no_frame(start: str) -> None:
+    """V8 describes the code of a builtin before its first frame so, from the padding before it on."""
+    program = Program(PUSHED_RBP_BY_V8, NOTHING, NOTHING)
+    program.memory[0x1000:0x1008] = bytes.fromhex(start)
+    program.put(0, program.at(1), 0, 0, 5, program.at(2), 0)
+    state = Registers.from_known(BASE + 0x1080, SP, {"Rbp": SP + 0x18})
+    frames = program.walk(state, interrupted=True).frames
+    assert frames[1].sure
+    assert frames[1].registers == Registers.from_known(program.at(1), SP + 8, {"Rbp": SP + 0x18})
+
+
+@pytest.mark.parametrize("start", ["55 48 89 e5", "55 48 8b ec", "e9 10 00 00 00", "cc 48 89 e5"])
+def test_a_pair_of_codes_at_a_frame_or_a_hook_describes_it(start: str) -> None:
+    program = Program(PUSHED_RBP, NOTHING, NOTHING)
+    code = bytes.fromhex(start)
+    program.memory[0x1000 : 0x1000 + len(code)] = code
+    program.put(0, program.at(1), 0, 0, 5, program.at(2), 0)
+    walk = program.walk(Registers.from_known(BASE + 0x1080, SP, {"Rbp": SP + 0x18}), interrupted=True)
+    assert frames_of(walk)[1:] == [(program.at(2), "unwind", True)]
+
+
+@pytest.mark.parametrize("pushed", [False, True])
+def test_a_return_address_on_top_may_be_the_caller_of_a_builtin(pushed: bool) -> None:
+    """Behind a return, code of V8 goes on without the frame that its unwind data describes."""
+    program = Program(PUSHED_RBP_BY_V8, NOTHING, NOTHING)
+    program.memory[0x1000:0x1004] = SET_UP
+    program.put(0, 7 if pushed else program.at(1), 0, 0, 5, program.at(2), 0)
+    walk = program.walk(Registers.from_known(BASE + 0x1080, SP, {"Rbp": SP + 0x18}), interrupted=True)
+    if pushed:
+        assert frames_of(walk)[1:] == [(program.at(2), "unwind", True)]
+    else:
+        assert frames_of(walk)[1] == (program.at(1), "leaf", False)
+        assert StatusCode.CODE_AND_UNWIND_DATA_DIFFER in walk.gaps
 
 
 def test_a_scan_stops_at_a_known_machine_frame() -> None:
