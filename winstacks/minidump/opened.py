@@ -37,6 +37,7 @@ from .decode.system import system_info
 from .decode.threads import listed_threads
 from .decode.threadstates import trap_frames
 from .facts import WITH_FULL_MEMORY, DumpFacts
+from .faults import tell_faults
 from .functions import DumpFunctions
 from .handles import DumpHandles
 from .modules import DumpModules
@@ -141,4 +142,5 @@ def image_of(
     image.providing(dynamic_tables)(DumpFunctions(image, dump))
     image.providing(handle_events)(lambda _databases: handles)
     image.providing(handle_objects)(handles)
+    tell_faults(dump.status, *(stream.status for stream in dump.streams), memory(dump)[1])
     return image

@@ -37,6 +37,7 @@ from .decode.kernelheader import NotAKernelDumpError
 from .decode.memory import MemoryRange
 from .decode.triage import TriageDump, memory_ranges
 from .drivers import DumpDrivers
+from .faults import tell_faults
 from .kernelsymbols import kernel_table
 from .smallfacts import NoRegions, SmallDumpFacts
 
@@ -133,6 +134,7 @@ def image_of(
     image.providing(unloaded_modules)(drivers)
     image.providing(regions)(NoRegions())
     image.providing(machine_facts)(SmallDumpFacts(image, dump))
+    tell_faults(dump.status, memory(dump)[1])
     return image
 
 
