@@ -94,3 +94,26 @@ def test_a_32_bit_dump_opens(seed: Optional[int], tmp_path: pathlib.Path) -> Non
     below = opened.context.layers[opened.layer.dependencies[0]]
     assert isinstance(below, bitmaplayer.BitmapDump32Layer)
     assert {row["Process"] for _, row in opened.rows(gflags.GFlags)} >= {"nt", "app.exe"}
+
+
+@pytest.mark.parametrize(("name", "place"), [("win7-x86", 0x64), ("win10-x64", 0x88)])
+@pytest.mark.parametrize("claimed", [87, 0xFFFFFFFF])
+def test_more_runs_than_the_header_has_room_for(
+    name: str, place: int, claimed: int, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Volatility reads the memory in the file as further runs: millions of them in a file of some GB."""
+    known = kernels.load(name)
+    kernel = Kernel(known.table, **known.options())
+    kernel.process("app.exe", pid=1000)
+    image = kernel.image()
+    image.install(context.symbol_directory())
+    path = image.save(tmp_path / "memory.dmp")
+    expected = context.open_file(path).rows(gflags.GFlags)
+    data = bytearray(path.read_bytes())
+    data[place : place + 4] = claimed.to_bytes(4, "little")
+    path.write_bytes(data)
+    opened = context.open_file(path)
+    below = opened.context.layers[opened.layer.dependencies[0]]
+    assert isinstance(below, bitmaplayer.RunsDump32Layer)
+    assert opened.rows(gflags.GFlags) == expected
+    assert f"NumberOfRuns of the header is {claimed}" in caplog.text

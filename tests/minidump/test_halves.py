@@ -7,10 +7,10 @@ from __future__ import annotations
 import functools
 import pathlib
 import struct
-from typing import Any
+from typing import Any, List
 
 import pytest
-from volatility3.plugins.minidump import callstacks, gflags, locks, stacktracedb, tracefindings
+from volatility3.plugins.minidump import callstacks, gflags, info, locks, stacktracedb, tracefindings
 from volatility3.plugins.windows import callstacks as image_callstacks
 from volatility3.plugins.windows import gflags as image_gflags
 from volatility3.plugins.windows import locks as image_locks
@@ -20,10 +20,12 @@ from tests.forge import context, sample
 from tests.forge.context import Opened
 from tests.golden import images
 from tests.minidump.test_plugins import LEGACY, OF_A_KERNEL, shown, user_rows
+from tests.support.changeddumps import MODULES, ChangedDump
 from tests.support.only import only
 from tests.support.processdumps import OpenedDump, dump_of
 from winstacks.minidump.decode.dumpfile import Minidump
 from winstacks.minidump.decode.memory import memory_ranges
+from winstacks.minidump.decode.modules import MODULE
 from winstacks.minidump.decode.threads import thread_list
 
 IN_32_BIT_CODE = 932
@@ -129,3 +131,35 @@ def test_no_dump_shows_all_of_what_made_a_system_call(folder: pathlib.Path, narr
         "the dump of a process has a CONTEXT in place of a thread's newest trap frame: only the instruction "
         "before Rip shows a system call"
     )
+
+
+def test_a_program_on_the_lists_of_both_halves_is_one_module(folder: pathlib.Path) -> None:
+    """The loader has the program of a WoW64 process on both of its lists, and a 64-bit writer takes both."""
+    path = folder / "twice.dmp"
+    opened = context.open_image(sample.build().image(), folder, "sample.dmp")
+    changed = ChangedDump(dump_of(opened, LEGACY))
+    listed = changed.stream(MODULES)
+    program = listed[4 + MODULE.size :][: MODULE.size]
+    plugins = callstacks.CallStacks, info.Info, tracefindings.TraceFindings
+    told = []
+    for modules in (listed, struct.pack("<I", listed[0] + 1) + program + listed[4:]):
+        changed.replace(MODULES, modules)
+        path.write_bytes(changed.bytes())
+        told.append([status_words(path, plugin) for plugin in plugins])
+    assert told[0] == told[1]
+
+
+def test_modules_at_one_place_that_are_not_alike_overlap(folder: pathlib.Path) -> None:
+    path = folder / "other.dmp"
+    opened = context.open_image(sample.build().image(), folder, "sample.dmp")
+    changed = ChangedDump(dump_of(opened, LEGACY))
+    listed = changed.stream(MODULES)
+    program = bytearray(listed[4 + MODULE.size :][: MODULE.size])
+    program[16] ^= 1
+    changed.replace(MODULES, struct.pack("<I", listed[0] + 1) + program + listed[4:])
+    path.write_bytes(changed.bytes())
+    assert "contradicted: BaseOfImage SizeOfImage" in status_words(path, info.Info)
+
+
+def status_words(path: pathlib.Path, plugin: Any) -> List[str]:
+    return [row["Status"] for _, row in OpenedDump(path).rows(plugin)]

@@ -8,7 +8,7 @@ import bisect
 import hashlib
 import pathlib
 import sys
-from typing import Callable, Iterator, List, Optional, Set, Tuple
+from typing import Any, Callable, Iterator, List, Optional, Set, Tuple
 from unittest import mock
 
 import pytest
@@ -166,3 +166,19 @@ def test_threads_on_one_stack_have_the_frames_of_the_file(
     assert 8 * sum(counts) < budget.LEAST_SCANNED + budget.SCANS_OF_A_BYTE * size + threads * PAGE_SIZE
     cut = [row for row in rows if "too many frames" in str(row["Status"])]
     assert cut or "the remaining stacks are not scanned" in caplog.text
+
+
+@pytest.mark.parametrize("plugin", PLUGINS.values(), ids=PLUGINS)
+def test_each_plugin_tells_that_the_dump_is_cut(
+    plugin: Any, data: bytes, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file, half = tmp_path / "cut.dmp", len(data) // 2
+    for size, told in ((len(data), 0), (half, len(data) - half)):
+        file.write_bytes(data[:size])
+        caplog.clear()
+        OpenedDump(file).rows(plugin)
+        shown = [record.getMessage() for record in caplog.records if "(see minidump.info)" in record.msg]
+        expected = (
+            f"Rows may be missing or wrong: {told} bytes beyond the end of the file (see minidump.info)"
+        )
+        assert shown == [expected] * bool(told)

@@ -122,3 +122,20 @@ def test_registers_outside_the_stack_of_the_dump_say_so(tmp_path: pathlib.Path, 
 def first_of(data: bytes, tmp_path: pathlib.Path) -> str:
     (tmp_path / "small.dmp").write_bytes(data)
     return str(first(tmp_path / "small.dmp", callstacks.CallStacks)["Status"])
+
+
+@pytest.mark.parametrize("plugin", [*PLUGINS, *FLAT])
+def test_each_plugin_tells_what_is_wrong_with_the_whole_dump(
+    plugin: Any, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The rows that need the memory would be gone without a word."""
+    file = tmp_path / "small.dmp"
+    for place, told in ((None, []), (0x2000 + 0x78, ["header: DataBlocksOffset"])):
+        data = bytearray(dump(True))
+        if place is not None:
+            struct.pack_into("<I", data, place, 0x7FFF0000)
+        file.write_bytes(data)
+        caplog.clear()
+        OpenedDump(file).rows(plugin)
+        shown = [record.getMessage() for record in caplog.records if "(see minidump.info)" in record.msg]
+        assert shown == [f"Rows may be missing or wrong: {word} (see minidump.info)" for word in told]

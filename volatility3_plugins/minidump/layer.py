@@ -43,7 +43,7 @@ class MinidumpLayer(segmented.SegmentedLayer):
         """Returns the machine of the process; see `machine_of` of the library."""
         from winstacks.minidump import opened
 
-        return opened.machine_of(self.context, self.name)
+        return opened.machine_of(self.dump)
 
     def open_image(self, config_path: str, kernel_symbols: Optional[str] = None) -> Any:
         """Returns the image of the process, without a kernel; see `image_of` of the library."""
@@ -89,10 +89,8 @@ class SmallDumpLayer(MinidumpLayer):
             self._segments = [(start, offset, size, size) for start, offset, size in ranges]
 
     def machine(self) -> Any:
-        """Returns the machine that crashed; see `machine_of` of the library."""
-        from winstacks.minidump import smalldump
-
-        return smalldump.machine_of(self.context, self.name)
+        """Returns the machine that crashed; see `TriageDump.machine` of the library."""
+        return self.dump.machine
 
     def open_image(self, config_path: str, kernel_symbols: Optional[str] = None) -> Any:
         """Returns the image of the dump; see `image_of` of the library."""

@@ -22,7 +22,7 @@ from ..names.loaderlists import LoaderDetails, LoaderEntry, LoaderList, LoaderLi
 from ..names.moduleindex import ModuleIndex
 from ..names.unloaded import RememberedModules, Unloaded
 from .decode.dumpfile import Minidump
-from .decode.modules import MODULE_LIST, MinidumpModule, module_list, unloaded_module_list
+from .decode.modules import MODULE_LIST, MinidumpModule, distinct, module_list, unloaded_module_list
 from .decode.threadstates import INCOMPLETE_MODULES, thread_states
 
 _BOTH_ORDERS, _ONE_ORDER = 3, 1
@@ -42,7 +42,7 @@ class DumpModules:
     @cached_property
     def _listed(self) -> Tuple[List[MinidumpModule], bool]:
         found, faults = sized_modules(self._image, self._dump)
-        return found, not (faults or thread_states(self._dump).flags & INCOMPLETE_MODULES)
+        return distinct(found), not (faults or thread_states(self._dump).flags & INCOMPLETE_MODULES)
 
     @cached_property
     def _by_base(self) -> Dict[int, MinidumpModule]:

@@ -8,7 +8,7 @@ image = image_of(context, layer_name)    # with the services that the dump provi
 
 from __future__ import annotations
 
-from typing import List, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 from volatility3.framework import interfaces
 
@@ -37,13 +37,14 @@ from .decode.system import system_info
 from .decode.threads import listed_threads
 from .decode.threadstates import trap_frames
 from .facts import WITH_FULL_MEMORY, DumpFacts
+from .faults import tell_faults
 from .functions import DumpFunctions
 from .handles import DumpHandles
 from .modules import DumpModules
 from .process import DumpProcess
 from .regions import DumpRegions
 
-__all__ = ["NotAMinidumpError", "OtherSystemError", "dump_of", "image_of", "machine_of", "memory", "minidump"]
+__all__ = ["NotAMinidumpError", "OtherSystemError", "image_of", "machine_of", "memory", "minidump"]
 
 _EXPECTED = ("ThreadListStream", "ModuleListStream", "SystemInfoStream")
 """Streams that every writer puts into a dump."""
@@ -83,21 +84,13 @@ def lacks(dump: Minidump) -> List[str]:
     return words + ([f"{cut} bytes at its end"] if cut else [])
 
 
-def dump_of(context: interfaces.context.ContextInterface, layer_name: str) -> Minidump:
-    return minidump(context.layers[context.layers[layer_name].dependencies[0]])
-
-
-def machine_of(context: interfaces.context.ContextInterface, layer_name: str) -> Machine:
+def machine_of(dump: Minidump) -> Machine:
     """Returns the machine of a dump.
 
     Raises:
         UnsupportedMachineError: the machine is not supported, or nothing in the dump shows it
         OtherSystemError: the dump is of another system than Windows
     """
-    return _machine(dump_of(context, layer_name))
-
-
-def _machine(dump: Minidump) -> Machine:
     refuse_other_systems(dump)
     system, found = system_info(dump), dump_machine(dump)
     if system is not None:
@@ -127,8 +120,9 @@ def image_of(
     """
     if kernel_symbols:
         raise KernelSymbolsError("--kernel-symbols: the dump of a process has no kernel")
-    dump = dump_of(context, layer_name)
-    image = Image.of_layer(context, layer_name, _machine(dump), config_path)
+    layer: Any = context.layers[layer_name]
+    dump: Minidump = layer.dump
+    image = Image.of_layer(context, layer_name, machine_of(dump), config_path)
     process, modules, handles = DumpProcess(image, dump), DumpModules(image, dump), DumpHandles(image, dump)
     image.providing(process_list)(process)
     image.providing(spaces)(process)
@@ -141,4 +135,5 @@ def image_of(
     image.providing(dynamic_tables)(DumpFunctions(image, dump))
     image.providing(handle_events)(lambda _databases: handles)
     image.providing(handle_objects)(handles)
+    tell_faults(dump.status, *(stream.status for stream in dump.streams), layer.status)
     return image

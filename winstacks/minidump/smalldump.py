@@ -13,12 +13,11 @@ KDDEBUGGER_DATA64 has their offsets.
 
 from __future__ import annotations
 
-from typing import List, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 from volatility3.framework import interfaces
 
 from ..memory import bulk
-from ..memory.decode.machine import Machine
 from ..memory.decode.status import Status, numbers_of
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
@@ -37,14 +36,13 @@ from .decode.kernelheader import NotAKernelDumpError
 from .decode.memory import MemoryRange
 from .decode.triage import TriageDump, memory_ranges
 from .drivers import DumpDrivers
+from .faults import tell_faults
 from .kernelsymbols import kernel_table
 from .smallfacts import NoRegions, SmallDumpFacts
 
 __all__ = [
     "NotAKernelDumpError",
-    "dump_of",
     "image_of",
-    "machine_of",
     "memory",
     "small_dump",
 ]
@@ -91,16 +89,6 @@ def lacks(dump: TriageDump) -> List[str]:
     return words + wanting + ([f"{cut} bytes at its end"] if cut else [])
 
 
-def dump_of(context: interfaces.context.ContextInterface, layer_name: str) -> TriageDump:
-    return small_dump(context.layers[context.layers[layer_name].dependencies[0]])
-
-
-def machine_of(context: interfaces.context.ContextInterface, layer_name: str) -> Machine:
-    """Returns the machine of a dump. Raises UnsupportedMachineError if the machine is not supported; the text
-    is a sentence for users."""
-    return dump_of(context, layer_name).machine
-
-
 def image_of(
     context: interfaces.context.ContextInterface,
     layer_name: str,
@@ -114,7 +102,8 @@ def image_of(
         KernelSymbolsError: the table that the user named belongs to another kernel; the text is a sentence
             for users
     """
-    dump = dump_of(context, layer_name)
+    layer: Any = context.layers[layer_name]
+    dump: TriageDump = layer.dump
     image = Image.of_layer(context, layer_name, dump.machine, config_path)
     image.threads_only = True
     drivers = DumpDrivers(image, dump)
@@ -133,6 +122,8 @@ def image_of(
     image.providing(unloaded_modules)(drivers)
     image.providing(regions)(NoRegions())
     image.providing(machine_facts)(SmallDumpFacts(image, dump))
+    if not dump.header_only:
+        tell_faults(dump.status, layer.status)
     return image
 
 

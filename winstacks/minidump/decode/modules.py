@@ -8,7 +8,7 @@ record that names the PDB is the public `CV_INFO_PDB70`.
 
 from __future__ import annotations
 
-from typing import Annotated, List, Optional, Tuple
+from typing import Annotated, Dict, List, Optional, Sequence, Tuple
 
 from ...memory.decode.declared import ADDRESS, STRING, ULONG, Declared
 from ...memory.decode.records import NamedTuple
@@ -83,6 +83,7 @@ class MinidumpUnloadedModule(NamedTuple):
 
 _FIXED_FILE_INFO, UNLOADED = Declared(FixedFileInfo), Declared(MinidumpUnloadedModule)
 MODULE = Declared(MinidumpModule, size=108)
+_NOWHERE = Location(0, 0)
 
 
 def module_list(dump: Minidump) -> Tuple[List[MinidumpModule], Status]:
@@ -91,7 +92,7 @@ def module_list(dump: Minidump) -> Tuple[List[MinidumpModule], Status]:
     modules = [_judged(dump, module) for module in found]
     unnamed = any(module.ModuleName is None for module in modules)
     shared = overlapping(
-        [(module.BaseOfImage, module.BaseOfImage + module.SizeOfImage) for module in modules]
+        [(module.BaseOfImage, module.BaseOfImage + module.SizeOfImage) for module in distinct(modules)]
     )
     return modules, status(
         faults,
@@ -99,6 +100,15 @@ def module_list(dump: Minidump) -> Tuple[List[MinidumpModule], Status]:
         naming(StatusCode.HEADER, "ModuleNameRva") if unnamed else None,
         contradicted("BaseOfImage", "SizeOfImage") if shared else None,
     )
+
+
+def distinct(modules: Sequence[MinidumpModule]) -> List[MinidumpModule]:
+    """Returns modules without those that are listed a second time alike: a 64-bit writer takes the program of
+    a WoW64 process from the loader's lists of both halves (measured: 7601)."""
+    found: Dict[MinidumpModule, MinidumpModule] = {}
+    for module in modules:
+        found.setdefault(module._replace(CvRecord=_NOWHERE), module)
+    return list(found.values())
 
 
 def unloaded_module_list(dump: Minidump) -> Tuple[List[MinidumpUnloadedModule], Status]:

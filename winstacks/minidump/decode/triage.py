@@ -278,6 +278,8 @@ class TriageDump:
         wrong = tuple(
             name for name in _STARTS if name not in _ANYWHERE and self.member(name) and not self._offset(name)
         )
+        if self._offset("DebuggerDataOffset") and not self.debugger_data.tagged:
+            wrong += ("DebuggerDataOffset",)
         cut = max(size - self.size, 0)
         return status(
             StatusItem(StatusCode.BEYOND_THE_FILE, cut) if cut else None,
@@ -294,7 +296,7 @@ def memory_ranges(dump: TriageDump, more: Iterable[MemoryRange] = ()) -> Tuple[L
     structures whose addresses come from other structures.
     """
     listed, faults = dump.listed_memory()
-    blocks, beyond = [], 0
+    blocks, beyond, outside = [], 0, False
     for candidate in listed:
         length = (
             max(min(candidate.length, dump.size - candidate.offset), 0)
@@ -302,6 +304,7 @@ def memory_ranges(dump: TriageDump, more: Iterable[MemoryRange] = ()) -> Tuple[L
             else 0
         )
         beyond += candidate.length - length
+        outside = outside or length > MAX_ADDRESS - candidate.start
         length = min(length, MAX_ADDRESS - candidate.start)
         if length > 0:
             blocks.append(candidate._replace(length=length))
@@ -315,6 +318,7 @@ def memory_ranges(dump: TriageDump, more: Iterable[MemoryRange] = ()) -> Tuple[L
         faults,
         StatusItem(StatusCode.BEYOND_THE_FILE, beyond) if beyond else None,
         StatusItem(StatusCode.RANGES_OVERLAP, lost) if lost else None,
+        naming(StatusCode.HEADER, "DataBlocksOffset") if outside else None,
     )
 
 

@@ -15,7 +15,7 @@ from tests.forge import smalldump
 from tests.forge.smalldump import CRASHED, KDBG, STARTED, Driver, SmallDump
 from tests.support.only import only, rows_of
 from winstacks.memory.decode.machine import UnsupportedMachineError
-from winstacks.memory.decode.status import has_status
+from winstacks.memory.decode.status import NOTHING, has_status, naming
 from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.minidump.decode.crashed import crashed_thread, structure_memory
 from winstacks.minidump.decode.drivers import broken_driver, list_drivers, list_unloaded
@@ -175,6 +175,24 @@ def test_a_block_that_claims_the_bytes_of_another_is_left_out() -> None:
     assert has_status(faults, StatusCode.RANGES_OVERLAP)
     assert first[0] in {piece.start for piece in ranges}
     assert first[0] + 0x100000 not in {piece.start for piece in ranges}
+
+
+def test_a_block_that_passes_the_last_address_is_told() -> None:
+    data = bytearray(writer("10-x64").file())
+    new_writer = writer("10-x64")
+    new_writer.file()
+    struct.pack_into("<Q", data, new_writer.members["DataBlocksOffset"], 0xFFFFFFFFFFFFFFF8)
+    found, faults = memory_ranges(opened(bytes(data)))
+    assert (found[-1].start, found[-1].length) == (0xFFFFFFFFFFFFFFF8, 8)
+    assert faults == naming(StatusCode.HEADER, "DataBlocksOffset")
+
+
+@pytest.mark.parametrize("name", ["10-x64", "10-x86"])
+def test_debugger_data_without_its_tag_is_told(name: str) -> None:
+    data = writer(name).file()
+    assert opened(data).status == NOTHING
+    faults = opened(data.replace(b"KDBG", b"KDBX")).status
+    assert faults == naming(StatusCode.HEADER, "DebuggerDataOffset")
 
 
 def test_a_dump_that_is_cut_says_how_much_is_missing() -> None:
