@@ -39,12 +39,12 @@ def main() -> int:
     from . import validated
 
     validated.load()
-    from . import cli, store
+    from . import cli
 
     interrupts.end_in_order()
     code = cli.main()
     interrupts.end_at_once()
-    if any(map(store.is_remote, sys.argv)):
+    if any("://" in word for word in sys.argv):
         # Threads of Arrow may still hold deltalake's files of an object store, which are objects of Python.
         # To release them while the interpreter ends aborts the process behind its answer.
         for stream in filter(None, (sys.stdout, sys.stderr)):
