@@ -38,7 +38,12 @@ def main() -> int:
         return 2
     from . import validated
 
-    validated.load()
+    try:
+        validated.load()
+    except OSError as error:
+        why = f"{error.filename}: {error.strerror}; XDG_CACHE_HOME names another folder for it"
+        print(f"stackfleet: Volatility cannot make its cache, {why}", file=sys.stderr)
+        return 2
     from . import cli
 
     interrupts.end_in_order()
