@@ -44,8 +44,9 @@ def main() -> int:
         why = f"{error.filename}: {error.strerror}; XDG_CACHE_HOME names another folder for it"
         print(f"stackfleet: Volatility cannot make its cache, {why}", file=sys.stderr)
         return 2
-    from . import cli
+    from . import cli, output
 
+    output.survive_lost_messages()
     interrupts.end_in_order()
     code = cli.main()
     interrupts.end_at_once()

@@ -629,7 +629,8 @@ def _some(bucket: str, least: int) -> bool:
 def test_a_store_that_has_no_such_bucket(bucket: str) -> None:
     nowhere = f"{bucket.partition(':')[0]}://nowhere/lake"
     done = called("status", nowhere)
-    assert (done.returncode, nowhere in done.stderr) == (2, True)
+    code = {"s3": "NoSuchBucket", "az": "ContainerNotFound"}[nowhere.partition(":")[0]]
+    assert (done.returncode, nowhere in done.stderr, done.stderr.endswith(f": {code}\n")) == (2, True, True)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 import logging
 import pathlib
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 from volatility3.framework import exceptions, interfaces
@@ -235,7 +235,7 @@ def test_a_name_that_windows_cut_is_found_by_the_whole(tmp_path: pathlib.Path) -
     kernel.process("mail.exe", pid=80)
     opened = context.open_image(kernel.image(), tmp_path)
 
-    def found(name: str, kernel: bool) -> Tuple[int, ...]:
+    def found(name: str, kernel: bool) -> Optional[Tuple[int, ...]]:
         config = interfaces.configuration.HierarchicalDict({"process": [name]})
         return RequestedIds(config, kernel).processes(lambda: opened.image)
 
