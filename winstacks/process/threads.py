@@ -139,7 +139,7 @@ class Threads:
         Args:
             pids: process IDs to list; None for all
             offset: address of an _EPROCESS that no list holds; then only its threads are listed
-            tids: thread IDs to list; all if None or empty
+            tids: thread IDs to list; None for all
             scan: whether to add threads that only a scan for their pool blocks finds
 
         Raises:
