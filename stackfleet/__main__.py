@@ -38,13 +38,19 @@ def main() -> int:
         return 2
     from . import validated
 
-    validated.load()
-    from . import cli, store
+    try:
+        validated.load()
+    except OSError as error:
+        why = f"{error.filename}: {error.strerror}; XDG_CACHE_HOME names another folder for it"
+        print(f"stackfleet: Volatility cannot make its cache, {why}", file=sys.stderr)
+        return 2
+    from . import cli, output
 
+    output.survive_lost_messages()
     interrupts.end_in_order()
     code = cli.main()
     interrupts.end_at_once()
-    if any(map(store.is_remote, sys.argv)):
+    if any("://" in word for word in sys.argv):
         # Threads of Arrow may still hold deltalake's files of an object store, which are objects of Python.
         # To release them while the interpreter ends aborts the process behind its answer.
         for stream in filter(None, (sys.stdout, sys.stderr)):

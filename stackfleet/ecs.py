@@ -260,8 +260,7 @@ def _symbol_info(frame: dict[str, Any]) -> str:
         return frame["ModulePath"] + symbol[len(module) :]
     if frame["Backing"] == IMAGE:
         return symbol or UNKNOWN
-    mapped = _FILE_OF_MAPPING.match(symbol)
-    return symbol if mapped else module_of(frame)
+    return symbol if _FILE_OF_MAPPING.match(symbol) else module_of(frame)
 
 
 def _host(row: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from .forking import LAST, READERS
 from .job import Job, Reading
 from .joining import Joining
 from .lake import Lake, LakeError, NewImage
+from .output import tell
 from .planning import WrongUseError
 from .progress import Progress
 from .task import AttemptFailedError, lost, run_image
@@ -49,7 +50,10 @@ def connected(scheduler: Optional[str], workers: int) -> Iterator[distributed.Cl
                 client = distributed.Client(scheduler, timeout=CONNECT)
             except (OSError, ValueError, TypeError) as error:
                 raise WrongUseError(f"--scheduler {scheduler}: {error}") from error
-            yield contexts.enter_context(client)
+            contexts.enter_context(client)
+            if not client.nthreads():
+                tell(f"stackfleet: {scheduler} has no workers: the images wait until one joins")
+            yield client
             return
         contexts.enter_context(
             dask.config.set({"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []})

@@ -48,9 +48,6 @@ class Reading:
     def digest(self) -> str:
         """Returns a digest of these options, except the cache folder."""
         options = dataclasses.asdict(dataclasses.replace(self, cache_path=None))
-        if not self.binaries:
-            # The digest stays the same for lakes older than this option.
-            del options["binaries"]
         return hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()[:16]
 
 

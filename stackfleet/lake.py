@@ -30,13 +30,18 @@ from .sqltext import one_of, quoted
 from .store import LOG, Snapshot, Store, within
 from .storeerrors import ConflictError, StoreError, first_line
 from .together import of_name
-from .writer import BATCH, table_paths
+from .writer import table_paths
 
 DAMAGED = "damaged"
 """The status of an image whose rows do not agree with its manifest."""
 
 MOST_TOGETHER = 64
 """The most images of one commit. Images that end while another commit is written form the next one."""
+
+MOST_ROWS = 1 << 12
+"""The most rows of an image in a batch for Delta's writer, where images that share it may double them. The
+writer takes batches without waiting until they are written. So its memory grows with an image, and with rows
+of a batch: an image of 2 million frames took 2 GB in batches of 65,536, and takes 1 GB (deltalake 1.6)."""
 
 LEAST_ROOM = 1 << 22
 """Bytes beside an image's rows that must be free on a local disk for a commit: its log, and room to go on."""
@@ -424,9 +429,9 @@ def _rows(images: Collection[NewImage]) -> Iterator[Any]:
         rows: list[Any] = []
         for paths in folders:
             with pq.ParquetFile(paths[name]) as file:
-                for batch in file.iter_batches():
+                for batch in file.iter_batches(MOST_ROWS):
                     rows.append(batch)
-                    if sum(part.num_rows for part in rows) >= BATCH:
+                    if sum(part.num_rows for part in rows) >= MOST_ROWS:
                         yield united(name, rows)
                         rows = []
         if rows:

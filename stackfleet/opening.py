@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import importlib
-import logging
 import pathlib
 import sqlite3
 from typing import Any
@@ -18,8 +17,6 @@ from volatility3.framework import automagic, constants, contexts, exceptions, in
 from .child import CacheError
 from .job import Reading, plugin_folders
 from .manifests import cut_text
-
-vollog = logging.getLogger("stackfleet")
 
 
 class NotOpenedError(Exception):

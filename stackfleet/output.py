@@ -255,6 +255,22 @@ def replace(temporary: pathlib.Path, path: pathlib.Path) -> None:
     os.replace(temporary, path)
 
 
+class _Messages(io.FileIO):
+    """A file for messages: one that cannot be written is lost, and changes nothing else."""
+
+    def write(self, data: Any) -> int:
+        with contextlib.suppress(OSError):
+            return super().write(data) or 0
+        return len(data)
+
+
+def survive_lost_messages() -> None:
+    """Lets the program go on where standard error is a full disk, or a pipe whose reader has stopped."""
+    if isinstance(sys.stderr, io.TextIOWrapper) and os.name != "nt":
+        file = io.BufferedWriter(_Messages(sys.stderr.fileno(), "w", closefd=False))
+        sys.stderr = io.TextIOWrapper(file, sys.stderr.encoding, line_buffering=True)
+
+
 def tell(text: str) -> None:
     """Writes lines to standard error; see `visible`. Further ones are indented: a name may have the text."""
     print("\n  ".join(map(visible, text.split("\n"))), file=sys.stderr)

@@ -11,6 +11,7 @@ failure tore is left out.
 from __future__ import annotations
 
 import contextlib
+import os
 import pathlib
 import re
 import time
@@ -26,7 +27,9 @@ from .storeerrors import ConflictError, StoreError, explained, first_line
 
 _PARTITION = "Table"
 DATA_FILE = re.compile(r"Table=([a-z]{1,32})/[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.parquet")
-_REMOTE = re.compile(r"[a-z][a-z0-9+.-]+://")
+_REMOTE = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
+_ENDPOINT = re.compile(r"https?://[^\s/]+(/\S*)?")
+"""The URL of a server that speaks S3; deltalake panics at others, such as HOST:PORT."""
 OBJECT_STORES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "adl")
 """Schemes of the object stores that deltalake writes to."""
 CHECKPOINT = 100
@@ -119,7 +122,7 @@ def within(batches: Iterable[Any], schema: Any) -> Any:
 
 
 def is_remote(uri: str) -> bool:
-    """Returns whether a lake is in an object store, such as s3://BUCKET/PATH."""
+    """Returns whether a lake is in an object store, such as s3://BUCKET/PATH, or its name means one."""
     return _REMOTE.match(uri) is not None
 
 
@@ -131,7 +134,7 @@ class Store:
         schema: Arrow schema of the rows, without the column `Table`
 
     Raises:
-        StoreError: the URI is of no object store that deltalake knows
+        StoreError: the URI is of no object store that deltalake knows, or of a server whose URL is none
 
     Attributes:
         folder: the folder; None for an object store
@@ -140,8 +143,17 @@ class Store:
 
     def __init__(self, uri: str, schema: Any) -> None:
         self.folder = None if is_remote(uri) else pathlib.Path(uri).resolve()
-        if self.folder is None and uri.partition(":")[0] not in OBJECT_STORES:
-            raise StoreError(f"a lake is a folder, or in an object store: {', '.join(OBJECT_STORES)}")
+        scheme, _, place = uri.partition("://")
+        if self.folder is None and not (
+            scheme in OBJECT_STORES and place.strip("/") == place.rstrip("/") != ""
+        ):
+            schemes = ", ".join(OBJECT_STORES)
+            raise StoreError(
+                f"a lake is a folder, or in an object store: SCHEME://BUCKET/PATH, with {schemes}"
+            )
+        for name, value in os.environ.items() if scheme.startswith("s3") else ():
+            if name.startswith("AWS_ENDPOINT") and value and not _ENDPOINT.fullmatch(value):
+                raise StoreError(f"{name} is no URL such as https://HOST:PORT: '{value}'")
         self.uri = uri.rstrip("/") if self.folder is None else str(self.folder)
         self.schema = pa.schema([pa.field(_PARTITION, pa.string()), *schema])
         self.torn: list[str] = []

@@ -46,7 +46,9 @@ def explained() -> Iterator[None]:
 _CAUSE = re.compile(r"\s*(?:\x1b\[\d+m)?\u21b3(?:\x1b\[0m)? (.*)")
 """A line with a cause, below the error of an object store: an arrow, in a color, and the cause."""
 MOST_CAUSES = 3
-"""Further ones are the text of a server."""
+"""Further ones are the text of a server; the code of its error is kept."""
+_CODE = re.compile(r"<Code>(\w{1,64})</Code>")
+"""The code in an answer of S3 or Azure Blob Storage, such as NoSuchBucket."""
 
 
 def first_line(error: BaseException) -> str:
@@ -58,4 +60,6 @@ def first_line(error: BaseException) -> str:
         return os.strerror(int(number[1]))
     lines = str(error).splitlines()
     causes = [match[1] for match in map(_CAUSE.fullmatch, lines[1:]) if match]
-    return ": ".join([*lines[:1], *causes[:MOST_CAUSES]]) or type(error).__name__
+    return (
+        ": ".join([*lines[:1], *causes[:MOST_CAUSES], *_CODE.findall(str(error))[:1]]) or type(error).__name__
+    )

@@ -13,6 +13,7 @@ import types
 from typing import Any, Callable, Dict, Optional, Tuple, Type
 
 from volatility3.framework import interfaces
+from volatility3.framework.configuration import requirements
 
 FINAL_NAME = "_get_final_filename"
 """The method that names a file of the command line; files of other programs lack it."""
@@ -114,6 +115,20 @@ def no_number_of_workers(text: str) -> str:
     return "" if str(text).isdecimal() else f"{text!r} is not a number of processes, 0 or more"
 
 
+class ListOption(requirements.ListRequirement):
+    """An option that takes a list. On the command line the list has a member: `--pid $FOUND` with an empty
+    variable would mean all processes. Elsewhere an empty list is no option, as Volatility has it."""
+
+    def unsatisfied(
+        self, context: interfaces.context.ContextInterface, config_path: str
+    ) -> Dict[str, interfaces.configuration.RequirementInterface]:
+        given = context.config.get(interfaces.configuration.path_join(config_path, self.name), None)
+        option = f"--{self.name.replace('_', '-')}"
+        if given == [] and option in sys.argv:
+            _refuse(option, "expected at least one argument")
+        return dict(super().unsatisfied(context, config_path))
+
+
 class OutputFolderRequirement(interfaces.configuration.RequirementInterface):
     """The folder of -o, which must accept files. It is no option; a plugin that writes files requires it.
 
@@ -134,8 +149,7 @@ class OutputFolderRequirement(interfaces.configuration.RequirementInterface):
             line = _command_line()
             error = "" if line is None else output_folder_error(line.file_handler_class_factory())
             if error:
-                sys.stderr.write(f"{line.CLI_NAME}: error: argument -o/--output-dir: {error}\n")
-                raise SystemExit(2)
+                _refuse("-o/--output-dir", error)
         return {}
 
 
@@ -149,6 +163,14 @@ def _command_line() -> Any:
             return owner
         frame = frame.f_back
     return None
+
+
+def _refuse(option: str, error: str) -> None:
+    """Ends the command line that runs as argparse ends it; does nothing in other programs."""
+    line = _command_line()
+    if line is not None:
+        sys.stderr.write(f"{line.CLI_NAME}: error: argument {option}: {error}\n")
+        raise SystemExit(2)
 
 
 def output_folder(handler: Any) -> Optional[str]:

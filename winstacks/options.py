@@ -15,7 +15,7 @@ from volatility3.framework.layers import resources
 from volatility3.plugins.windows import psscan, thrdscan
 
 from . import checkedoptions
-from .checkedoptions import CheckedRequirement, OutputFolderRequirement, checked, one_of
+from .checkedoptions import CheckedRequirement, ListOption, OutputFolderRequirement, checked, one_of
 
 CHECKS = (
     "unbacked", "history_unbacked", "kernel_no_module", "kernel_unloaded", "hidden", "not_executable",
@@ -185,7 +185,7 @@ def dump(
     return [
         DumpRequirement(name=DUMP, description="Dump of a process, or small kernel dump", oses=[DUMP_OS]),
         *(requirement for requirement in inherited if requirement.name not in _OF_A_KERNEL),
-        requirements.ListRequirement(
+        ListOption(
             name="symbols_from",
             element_type=checked(checkedoptions.no_folder),
             description="Folders with PDBs, plain or laid out as a symbol server's: the PDB that a module of "
@@ -266,7 +266,7 @@ def processes(zero_means: str = "") -> List[interfaces.configuration.Requirement
             f"Process IDs to include{also} (all other processes are excluded)",
             "--process takes names of processes",
         ),
-        requirements.ListRequirement(
+        ListOption(
             name="process",
             element_type=checked(checkedoptions.no_process),
             description="Names of processes to include: globs, with or without .exe (case does not matter)",
@@ -283,7 +283,7 @@ def numbers(name: str, description: str, instead: str = "") -> interfaces.config
     """Returns an option that takes a list of numbers. `instead` is what takes other texts than numbers; empty
     for nothing."""
     kind = checked(checkedoptions.no_number(instead), int)
-    return requirements.ListRequirement(name=name, element_type=kind, description=description, optional=True)
+    return ListOption(name=name, element_type=kind, description=description, optional=True)
 
 
 def word(
@@ -299,7 +299,7 @@ def words(
     name: str, choices: Tuple[str, ...], description: str
 ) -> interfaces.configuration.RequirementInterface:
     """Returns an option that takes a list of some words."""
-    return requirements.ListRequirement(
+    return ListOption(
         name=name, element_type=checked(one_of(choices)), description=description, optional=True
     )
 
@@ -361,7 +361,7 @@ def workers() -> interfaces.configuration.RequirementInterface:
 
 
 def binaries() -> interfaces.configuration.RequirementInterface:
-    return requirements.ListRequirement(
+    return ListOption(
         name="binaries",
         element_type=checked(checkedoptions.no_folder),
         description="Folders with files of modules, plain or laid out as a symbol server's: a file of the "
@@ -379,7 +379,7 @@ def fold() -> interfaces.configuration.RequirementInterface:
     return switch("fold", "Show each stack as text in one row (column Stack), without rows of frames")
 
 
-class ColumnsRequirement(requirements.ListRequirement):
+class ColumnsRequirement(ListOption):
     """The option --columns: names of columns of one plugin.
 
     The command line converts each word with `element_type`, so that it refuses an unknown name before it

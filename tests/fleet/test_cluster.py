@@ -16,6 +16,7 @@ from concurrent.futures import CancelledError
 from typing import Dict, Iterator, List, Optional
 from unittest import mock
 
+import distributed
 import psutil
 import pytest
 
@@ -141,6 +142,14 @@ def killed_worker() -> bool:
 
 def arguments(images: Fleet, lake: pathlib.Path, cluster: Cluster, *more: pathlib.Path) -> List[object]:
     return ["run", *images.paths, *more, "-o", lake, "--scheduler", cluster.address, *images.options]
+
+
+def test_a_scheduler_without_workers_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """A run there waits, and would say nothing."""
+    empty = distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=engine.LOOPBACK)
+    with empty, engine.connected(empty.scheduler_address, 1):
+        said = f"stackfleet: {empty.scheduler_address} has no workers: the images wait until one joins\n"
+        assert capsys.readouterr().err == said
 
 
 def test_a_killed_worker_costs_nothing(

@@ -177,4 +177,4 @@ def test_files_of_modules_reach_the_tables(read: Read, tmp_path: pathlib.Path) -
     without = [row["Status"] or "" for row in rows_of_file(read, "frames", "small.dmp")]
     assert len(without) < len(statuses)
     assert not any("from the file" in status for status in without)
-    assert Reading().digest() == Reading(binaries=()).digest() != Reading(binaries=(str(files),)).digest()
+    assert Reading().digest() != Reading(binaries=(str(files),)).digest()

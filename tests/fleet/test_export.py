@@ -22,6 +22,7 @@ from stackfleet.output import opened
 from stackfleet.planning import WrongUseError
 from tests.conftest import ROOT
 from tests.support import fleetlakes
+from tests.support.fleetimages import Fleet
 from tests.support.fleetrun import COMMAND, fleet
 from tests.support.only import only
 from tests.support.timesketchserver import TimesketchServer, running
@@ -213,6 +214,17 @@ def test_who_reads_the_output_may_stop(lake: pathlib.Path, line: str) -> None:
     os.close(reader)
     assert ran(line, lake, writer) == (0, "")
     os.close(writer)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the pipes of POSIX")
+def test_who_reads_the_messages_may_stop(few: Fleet, fresh: pathlib.Path) -> None:
+    """The run ended behind the first image, with the code 1."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    words = [*COMMAND, "run", *few.paths, "-o", str(fresh), *few.options]
+    done = subprocess.run(list(map(str, words)), cwd=ROOT, stderr=writer, check=False)
+    os.close(writer)
+    assert (done.returncode, len(Lake(str(fresh)).manifests())) == (0, len(few.paths))
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the shell of POSIX closes the output")

@@ -8,6 +8,7 @@ import contextlib
 import multiprocessing
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -25,8 +26,9 @@ import pytest
 from deltalake import DeltaTable
 
 from stackfleet import digests, lakefolder, store
+from stackfleet import lake as lake_module
 from stackfleet.columns import UNITED
-from stackfleet.lake import Depth, Lake, LakeError, NewImage
+from stackfleet.lake import MOST_ROWS, Depth, Lake, LakeError, NewImage
 from stackfleet.layout import TABLES
 from stackfleet.store import Snapshot, Store
 from stackfleet.storeerrors import ConflictError
@@ -466,6 +468,17 @@ def test_row_groups_are_small(lake: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert [footer.row_group(number).num_rows for number in range(3)] == [16, 16, 16]
 
 
+def test_the_writer_of_delta_gets_small_batches(tmp_path: pathlib.Path) -> None:
+    """It holds as many as it is given, and a batch of the lake has the columns of all tables."""
+    stacks: List[Dict[str, Any]] = [{} for _ in range(3 * MOST_ROWS)]
+    folders = [tmp_path / name for name in ("i1", "i2")]
+    for folder in folders:
+        folder.mkdir()
+    images = [fleetlakes.new_image(folder, folder.name, traces=stacks) for folder in folders]
+    sizes = [rows.num_rows for rows in lake_module._rows(images)]
+    assert (sum(sizes), max(sizes)) == (2 * (3 * MOST_ROWS + 1) + 4, MOST_ROWS)
+
+
 def test_compact_leaves_few_files_and_the_same_answers(lake: str) -> None:
     before = called("sql", lake, "SELECT * FROM traces ORDER BY ALL", "--format", "jsonl").stdout
     called("compact", lake, code=0)
@@ -616,7 +629,29 @@ def _some(bucket: str, least: int) -> bool:
 def test_a_store_that_has_no_such_bucket(bucket: str) -> None:
     nowhere = f"{bucket.partition(':')[0]}://nowhere/lake"
     done = called("status", nowhere)
-    assert (done.returncode, nowhere in done.stderr) == (2, True)
+    code = {"s3": "NoSuchBucket", "az": "ContainerNotFound"}[nowhere.partition(":")[0]]
+    assert (done.returncode, nowhere in done.stderr, done.stderr.endswith(f": {code}\n")) == (2, True, True)
+
+
+@pytest.mark.parametrize(
+    "name", ["S3://bucket/lake", "s3:/bucket/lake", "s3://", "s3:///lake", "http://host/lake"]
+)
+def test_what_means_an_object_store_is_no_folder(
+    name: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LakeError, match="a lake is a folder, or in an object store: SCHEME://BUCKET/PATH"):
+        Lake(name, create=True)
+
+
+@pytest.mark.parametrize("value", ["127.0.0.1:9000", "http://", "http://two words"])
+def test_the_name_of_a_server_that_is_no_url(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deltalake panics at each."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", value)
+    with pytest.raises(
+        LakeError, match=re.escape(f"AWS_ENDPOINT_URL is no URL such as https://HOST:PORT: '{value}'")
+    ):
+        Lake("s3://bucket/lake")
 
 
 def test_the_folder_may_be_moved(lake: str, tmp_path: pathlib.Path) -> None:

@@ -260,6 +260,16 @@ def test_what_one_of_two_equal_files_still_has_is_not_replaced(
     assert [item["status"] for item in Lake(str(fresh)).manifests()] == ["done", "done"]
 
 
+@pytest.mark.skipif(os.name == "nt", reason="the home folder of POSIX")
+def test_a_home_that_cannot_be_written(tmp_path: pathlib.Path) -> None:
+    """An ID in a container may have no home, where Volatility makes a folder when it is imported."""
+    home = {"HOME": os.devnull, "XDG_CACHE_HOME": ""}
+    done = fleet("--help", variables=home)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+    assert f"stackfleet: Volatility cannot make its cache, {os.devnull}/.cache" in done.stderr
+    fleet("--help", variables={**home, "XDG_CACHE_HOME": str(tmp_path / "cache")}, code=0)
+
+
 @pytest.mark.parametrize("command", [[], ["run"], ["rare"], ["status"], ["report"], ["forget"]])
 def test_help_names_the_exit_codes(command: "list[str]") -> None:
     output = " ".join(fleet(*command, "--help").stdout.split())

@@ -87,7 +87,7 @@ class CallStacks(Command[Thread, ShownStack]):
 
     def _wanted_threads(self) -> List[Any]:
         """Returns the selected processes, and the values of --offset and --tid."""
-        return [self.pids, *(self.config.get(name) for name in ("offset", "tid"))]
+        return [self.pids, self.config.get("offset"), self.config.get("tid") or None]
 
     def steps(self) -> List[Thread]:
         return list(Threads.list_threads(self.image, *self._wanted_threads()))

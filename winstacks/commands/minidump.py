@@ -131,7 +131,7 @@ class MiniDump(Command[Process, Process]):
 
     def generate(self) -> Iterator[Row]:
         """Returns all rows, first the row for processes that a damaged process list may have lost."""
-        some = self.pids or self.config.get("offset") is not None
+        some = self.pids is not None or self.config.get("offset") is not None
         damaged = () if some else self.image.service(process_list).status
         first = [(0, self._not_dumped(self.image.kernel, damaged))] if damaged else []
         return itertools.chain(first, super().generate())

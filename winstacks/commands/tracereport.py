@@ -44,7 +44,7 @@ class TraceReport(CheckingCommand):
 
     @cached_property
     def findings(self) -> Findings:
-        return Findings(self.symbolizer, (), self.pids, self.option("scan"), self._waits.add)
+        return Findings(self.symbolizer, None, self.pids, self.option("scan"), self._waits.add)
 
     @cached_property
     def _waits(self) -> ThreadWaits:

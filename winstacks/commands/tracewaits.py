@@ -21,11 +21,11 @@ class TraceWaits(WaitCommand):
 
     @cached_property
     def stacks_wanted(self) -> StackFilter:
-        return StackFilter(THREAD_KINDS, self.pids, tuple(self.config.get("tid") or ()))
+        return StackFilter(THREAD_KINDS, self.pids, self.config.get("tid") or None)
 
     def divides(self) -> bool:
         # With --tid all threads are read once more, after those whose rows are shown.
-        return not self.stacks_wanted.tids
+        return self.stacks_wanted.tids is None
 
     def take(self) -> Any:
         return self._waits.take(), super().take()

@@ -43,7 +43,7 @@ class TrapFrames(Command[TrapState, TrapState]):
             self.symbolizer,
             pids=self.pids,
             offset=self.config.get("offset"),
-            tids=self.config.get("tid"),
+            tids=self.config.get("tid") or None,
             scan_stacks=self.option("scan_stacks") or self.image.threads_only,
             processors=self.option("processors") or self._has_stopped_processors(),
             scan_threads=self.option("scan_threads"),
@@ -64,7 +64,7 @@ class TrapFrames(Command[TrapState, TrapState]):
     def portions(self) -> List[WorkerPortion]:
         lister = TrapStates(self.image, self.symbolizer, self.option("members"))
         listed = Threads.list_threads(
-            self.image, self.pids, self.config.get("offset"), self.config.get("tid")
+            self.image, self.pids, self.config.get("offset"), self.config.get("tid") or None
         )
         found = []
         for space, threads in itertools.groupby(listed, attrgetter("space")):
@@ -88,7 +88,7 @@ class TrapFrames(Command[TrapState, TrapState]):
         """Returns the number of processes to read; it does not read them, which would warn twice."""
         if self.config.get("offset") is not None:
             return 1
-        return len(self.pids) or len(self.image.service(process_list).processes())
+        return len(self.image.service(process_list).processes() if self.pids is None else self.pids)
 
     def space(self, step: TrapState) -> AddressSpace:
         return step.space

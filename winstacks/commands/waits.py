@@ -152,8 +152,8 @@ class WaitChains(DatabaseCommand[AddressSpace, ShownWait]):
 
     def items(self, step: AddressSpace) -> Iterator[Union[ShownWait, Gap]]:
         """Yields deadlocks first, then the threads in the order of the input, then what may hide threads."""
-        tids, shown = self.config.get("tid"), list(self._threads())
-        self._unknown = unknown_waits(self._chains, tids or ())
+        tids, shown = self.config.get("tid") or None, list(self._threads())
+        self._unknown = unknown_waits(self._chains, tids)
         self.nothing = "" if self._unknown else why_no_wait(self.image)
         reached = self._chains.reached_deadlocks(each.wait for each in shown if each.wait) if tids else ()
         for number, cycle in enumerate(self._chains.deadlocks):

@@ -29,7 +29,7 @@ from ..memory.decode.memo import Memo
 from ..memory.decode.ranges import span_at
 from ..memory.decode.records import NamedTuple
 from ..memory.decode.text import ShortText, short_of
-from ..memory.image import NO_PROCESS, AddressSpace
+from ..memory.image import AddressSpace
 from ..memory.pagetables import PageTables
 from ..names import registeredtables
 from ..names.imagereader import ImageReader
@@ -122,7 +122,9 @@ class CheckFacts:
         lost: stacks that no check could examine
     """
 
-    def __init__(self, symbolizer: Symbolizer, pids: Tuple[int, ...] = (), scan: bool = False) -> None:
+    def __init__(
+        self, symbolizer: Symbolizer, pids: Optional[Tuple[int, ...]] = None, scan: bool = False
+    ) -> None:
         self._symbolizer = symbolizer
         self.image = symbolizer.image
         self.pids = pids
@@ -142,15 +144,15 @@ class CheckFacts:
 
     @property
     def selects_kernel(self) -> bool:
-        return not self.pids or 0 in self.pids
+        return self.pids is None or 0 in self.pids
 
     @functools.cached_property
     def nothing_selected(self) -> str:
-        """Why nothing is checked: no process has one of the PIDs or names; empty if one has."""
-        if not self.pids or any(True for _ in AddressSpaces.list_spaces(self.image, self.pids)):
+        """Why nothing is checked: no process has one of the PIDs, or none is selected; empty if one has."""
+        if self.pids is None or any(True for _ in AddressSpaces.list_spaces(self.image, self.pids)):
             return ""
-        if NO_PROCESS in self.pids:
-            return "no process has the name"
+        if not self.pids:
+            return "no process is selected"
         return f"no process has the ID {' or '.join(map(str, self.pids))}"
 
     def namer(self, space: AddressSpace) -> AddressNamer:

@@ -202,7 +202,9 @@ class _Gathering:
             yield Outcome(self.check, None, reason=reason)
             return
         if not self.ran:
-            yield Outcome(self.check, None, reason=f"{_SELECTED if facts.pids else ''}{self.check.needs}")
+            yield Outcome(
+                self.check, None, reason=f"{_SELECTED if facts.pids is not None else ''}{self.check.needs}"
+            )
         unchecked = self.check.unchecked
         left_out = facts.left_out(self.check.name) if unchecked is None else unchecked(facts)
         for reason in facts.image.possible(left_out):
@@ -248,8 +250,8 @@ class Findings:
     """Runs checks on an image.
 
     Args:
-        checks: names of CHECKS; all when empty
-        pids: PIDs to check, 0 for the kernel; all when empty
+        checks: names of CHECKS; None for all
+        pids: PIDs to check, 0 for the kernel; None for all
         scan: whether a pool scan adds threads; processes are added by `process_list.scan`
         watch: called for each thread whose stacks the checks need, after these were yielded
     """
@@ -257,14 +259,16 @@ class Findings:
     def __init__(
         self,
         symbolizer: Symbolizer,
-        checks: Collection[str] = (),
-        pids: Tuple[int, ...] = (),
+        checks: Optional[Collection[str]] = None,
+        pids: Optional[Tuple[int, ...]] = None,
         scan: bool = False,
         watch: ThreadWatch = unwatched,
     ) -> None:
         self._facts = CheckFacts(symbolizer, pids, scan)
         self._traces = StackCollector(symbolizer, watch=watch)
-        self._gathered = [_Gathering(check_named(check)) for check in CHECKS if not checks or check in checks]
+        self._gathered = [
+            _Gathering(check_named(check)) for check in CHECKS if checks is None or check in checks
+        ]
         self._kernel = bool(symbolizer.image.table_name)
         self._stacks = 0
         self._processes: Set[int] = set()
@@ -281,13 +285,13 @@ class Findings:
 
     @functools.cached_property
     def _filter(self) -> StackFilter:
-        """The filter of the stacks that the checks need; without a kind, they need none."""
+        """The filter of the stacks that the checks need."""
         kinds = tuple({kind: None for check in self._running for kind in check.check.kinds})
         return StackFilter(kinds, self._facts.pids, scan_threads=self._facts.scan)
 
     def portions(self, totals: Totals) -> Iterator[Portion]:
         """Yields the portions of the stacks that the checks need."""
-        return self._traces.portions(self._filter, totals) if self._filter.kinds else iter(())
+        return self._traces.portions(self._filter, totals)
 
     def examine_portion(self, portion: Portion, totals: Totals) -> Iterator[StackRecord]:
         """Runs the checks on the stacks of a portion, and yields each stack."""

@@ -65,16 +65,16 @@ def handle_events(image: Image) -> Callable[[Any], HandleEvents]:
     return functools.partial(HandleLister, image)
 
 
-def is_selected(event: Listed, space: AddressSpace, pids: Collection[int]) -> bool:
+def is_selected(event: Listed, space: AddressSpace, pids: Optional[Collection[int]]) -> bool:
     """Returns whether --pid selects an event of a process: all events of a selected process, and in the table
     of any other process those that a selected process made, and where such events may be lost.
 
     Each process is read, so that --pid changes neither which process lists the creation of an object nor the
-    keys of rows. `pids` are the selected processes; all if empty.
+    keys of rows. `pids` are the selected processes; None for all.
     """
-    if not pids or space.pid in pids:
+    if pids is None or space.pid in pids:
         return True
     if isinstance(event, Gap):
         # That names of the other process are lost concerns none of its events.
-        return event.status != status(space.remark, space.status)
+        return bool(pids) and event.status != status(space.remark, space.status)
     return event.by_pid in pids

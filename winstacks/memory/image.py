@@ -36,8 +36,6 @@ from .decode.view import View
 vollog = logging.getLogger(__name__)
 
 KERNEL_PID = 0
-NO_PROCESS = -1
-"""An ID that no process has, as IDs are not negative: it selects no process. An empty selection takes all."""
 KERNEL_PROCESS = "nt"
 
 

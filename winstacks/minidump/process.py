@@ -224,10 +224,10 @@ class DumpProcess(Processes):
         if choice.offset is not None or not choice.takes_process(self.native.pid):
             return
         incomplete = self._states.flags & INCOMPLETE_THREADS
-        if self._no_list and not choice.tids:
+        if self._no_list and choice.tids is None:
             nothing = status(StatusCode.NO_THREAD_LIST)
             yield user_thread(self.native, None, None, wow64=self.wow64, status=nothing)
-        elif (self._list_status or incomplete) and not choice.tids:
+        elif (self._list_status or incomplete) and choice.tids is None:
             faults = status(self._list_status, StatusCode.THREAD_LIST_DAMAGED)
             yield user_thread(self.native, None, None, wow64=self.wow64, status=faults)
         for place, thread in enumerate(self._threads):

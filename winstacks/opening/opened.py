@@ -55,9 +55,10 @@ class ProcessHeaps(NamedTuple):
 class Opened:
     """An open image or dump. Addresses are canonical. PID 0 is the kernel.
 
-    An argument that selects (`pids`, `tids`, `kinds`, `checks`) selects all if it is empty. One with an
-    unknown word, or with an ID that is no number, raises InputError. `fetch_symbols` says whether Volatility
-    may download symbols of modules. `image` is the image, for what this class does not list.
+    An argument that selects (`pids`, `tids`, `kinds`, `checks`) selects all if it is None, and nothing if it
+    is empty. One with an unknown word, or with an ID that is no number, raises InputError. `fetch_symbols`
+    says whether Volatility may download symbols of modules. `image` is the image, for what this class does
+    not list.
     """
 
     def __init__(self, image: Image, fetch_symbols: bool = False) -> None:
@@ -88,19 +89,21 @@ class Opened:
     def _databases(self) -> Databases:
         return Databases(self.image, self.symbolizer.indexes)
 
-    def processes(self, pids: Collection[int] = ()) -> Iterator[Process]:
+    def processes(self, pids: Optional[Collection[int]] = None) -> Iterator[Process]:
         """Yields processes: the native address space, and the 32-bit half of a WoW64 process."""
         return self.image.possible(processes(self.image, _ids(pids)))
 
-    def threads(self, pids: Collection[int] = (), tids: Collection[int] = ()) -> Iterator[Thread]:
+    def threads(
+        self, pids: Optional[Collection[int]] = None, tids: Optional[Collection[int]] = None
+    ) -> Iterator[Thread]:
         """Yields threads by process, and a record for each damaged list of threads."""
         return self.image.possible(Threads.list_threads(self.image, _ids(pids), None, _ids(tids)))
 
     def stacks(
         self,
-        kinds: Collection[str] = (),
-        pids: Collection[int] = (),
-        tids: Collection[int] = (),
+        kinds: Optional[Collection[str]] = None,
+        pids: Optional[Collection[int]] = None,
+        tids: Optional[Collection[int]] = None,
         carve: bool = False,
         scan_stacks: bool = False,
         scan_threads: bool = False,
@@ -112,37 +115,39 @@ class Opened:
         chosen = StackFilter(kinds, _ids(pids), _ids(tids), carve, scan_stacks, scan_threads, processors)
         return StackCollector(self.symbolizer, self._frames).list_stacks(chosen)
 
-    def locks(self, pids: Collection[int] = ()) -> Iterator[Listed]:
+    def locks(self, pids: Optional[Collection[int]] = None) -> Iterator[Listed]:
         """Yields locks, and a Gap where locks may be missing. `recorded` names the creator's stack. Raises
         InputError if the input is a small kernel dump, which has no locks."""
         self._check_records()
         return self.image.possible(self._list_locks(_ids(pids)))
 
-    def _list_locks(self, pids: Collection[int]) -> Iterator[Listed]:
+    def _list_locks(self, pids: Optional[Collection[int]]) -> Iterator[Listed]:
         lister = LockLister(self.image, self._databases)
         for space in AddressSpaces.list_spaces(self.image, pids):
             yield from lister.list_created(space)
 
-    def waits(self, pids: Collection[int] = ()) -> Iterator[ProcessWaits]:
+    def waits(self, pids: Optional[Collection[int]] = None) -> Iterator[ProcessWaits]:
         """Yields the waiting threads of each process, and what they wait for; `Chains` follows the owners."""
         locks = LockLister(self.image, self._databases)
         lister = WaitLister(self.image, self.symbolizer, self._databases.ntdlls, locks.list_locks)
         return self.image.possible(lister.list_waits(_ids(pids)))
 
-    def heaps(self, pids: Collection[int] = ()) -> Iterator[ProcessHeaps]:
+    def heaps(self, pids: Optional[Collection[int]] = None) -> Iterator[ProcessHeaps]:
         """Yields the heaps, with each block, of the processes whose heaps record who allocates. Raises
         InputError if the input is a small kernel dump, which has no heaps."""
         self._check_records()
         return self.image.possible(self._list_heaps(_ids(pids)))
 
-    def _list_heaps(self, pids: Collection[int]) -> Iterator[ProcessHeaps]:
+    def _list_heaps(self, pids: Optional[Collection[int]]) -> Iterator[ProcessHeaps]:
         heaps = Heaps(self.image, self._databases)
         for space in AddressSpaces.list_spaces(self.image, pids):
             contents = heaps.read(space, keep=True)
             if contents is not None:
                 yield ProcessHeaps(space, contents)
 
-    def findings(self, checks: Collection[str] = (), pids: Collection[int] = ()) -> List[Outcome]:
+    def findings(
+        self, checks: Optional[Collection[str]] = None, pids: Optional[Collection[int]] = None
+    ) -> List[Outcome]:
         """Returns the findings, worst first, and an outcome without a finding for what could not be checked.
         Raises InputError if there is no such check."""
         _check_words("check", checks, CHECKS)
@@ -171,16 +176,18 @@ class Opened:
             raise InputError(NO_RECORDS)
 
 
-def _ids(given: Collection[int]) -> Tuple[int, ...]:
+def _ids(given: Optional[Collection[int]]) -> Optional[Tuple[int, ...]]:
     """Returns IDs of processes or threads; none would have one that is a text. Raises InputError if they are
     no list of numbers."""
+    if given is None:
+        return None
     if not isinstance(given, Collection) or not all(isinstance(each, int) for each in given):
         raise InputError(f"A list of numbers is needed: {given!r} is none")
     return tuple(given)
 
 
-def _check_words(what: str, words: Collection[str], known: Collection[str]) -> None:
-    unknown = [word for word in ([words] if isinstance(words, str) else words) if word not in known]
+def _check_words(what: str, words: Optional[Collection[str]], known: Collection[str]) -> None:
+    unknown = [word for word in ([words] if isinstance(words, str) else words or ()) if word not in known]
     if isinstance(words, str) or unknown:
         named = "a list of words is needed" if not unknown else f"there is no {what} '{unknown[0]}'"
         raise InputError(f"{named[0].upper()}{named[1:]}: the words are {', '.join(known)}")

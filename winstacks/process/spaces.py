@@ -73,11 +73,11 @@ class AddressSpaces:
         has this.
 
         Args:
-            pids: process IDs to list, 0 for the kernel; all if None or empty
+            pids: process IDs to list, 0 for the kernel; None for all
             offset: virtual or physical address of an _EPROCESS that no list holds; then only this process is
                 yielded
         """
-        return image.service(spaces).list_spaces(Choice(pids or (), offset))
+        return image.service(spaces).list_spaces(Choice(pids, offset))
 
 
 class KernelSpaces:

@@ -193,27 +193,32 @@ class Choice(NamedTuple):
     """The processes and threads that are listed: all if nothing is chosen.
 
     Attributes:
-        pids: process IDs, 0 for the kernel; all if empty
+        pids: process IDs, 0 for the kernel; None for all
         offset: virtual or physical address of an _EPROCESS that no list holds; then only this is listed
-        tids: thread IDs; all if empty
+        tids: thread IDs; None for all
     """
 
-    pids: Collection[int] = ()
+    pids: Optional[Collection[int]] = None
     offset: Optional[int] = None
-    tids: Collection[int] = ()
+    tids: Optional[Collection[int]] = None
+
+    @property
+    def nothing(self) -> bool:
+        """Whether no process or no thread is chosen."""
+        return any(ids is not None and not ids for ids in (self.pids, self.tids))
 
     @property
     def every_process(self) -> bool:
         """Whether all processes are chosen."""
-        return not self.pids and self.offset is None
+        return self.pids is None and self.offset is None
 
     def takes_process(self, pid: Optional[int]) -> bool:
         """Returns whether a process is chosen, as far as its ID decides."""
-        return not self.pids or pid in self.pids
+        return self.pids is None or pid in self.pids
 
     def takes_thread(self, tid: Optional[int]) -> bool:
         """Returns whether a thread of a chosen process is chosen."""
-        return not self.tids or tid in self.tids
+        return self.tids is None or tid in self.tids
 
 
 class ThreadLists(Protocol):

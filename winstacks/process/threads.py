@@ -137,15 +137,16 @@ class Threads:
         the status of the first row has this.
 
         Args:
-            pids: process IDs to list; all if None or empty
+            pids: process IDs to list; None for all
             offset: address of an _EPROCESS that no list holds; then only its threads are listed
-            tids: thread IDs to list; all if None or empty
+            tids: thread IDs to list; None for all
             scan: whether to add threads that only a scan for their pool blocks finds
 
         Raises:
             MissingMemberError: the kernel's symbols do not describe threads
         """
-        return image.service(threads).list_threads(Choice(pids or (), offset, tids or ()), scan)
+        choice = Choice(pids, offset, tids)
+        return iter(()) if choice.nothing else image.service(threads).list_threads(choice, scan)
 
 
 class InterruptedThreadLists:

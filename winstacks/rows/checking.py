@@ -26,7 +26,7 @@ class CheckingCommand(StackCommand):
     @cached_property
     def findings(self) -> Findings:
         """Runs the checks, and has what they found."""
-        return Findings(self.symbolizer, self.checks, self.pids, self.option("scan"))
+        return Findings(self.symbolizer, self.checks or None, self.pids, self.option("scan"))
 
     def steps(self) -> Iterator[StackRecord]:
         return self.findings.examine(self.totals)

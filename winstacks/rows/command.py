@@ -115,8 +115,8 @@ class Command(Generic[Step, Item]):
         return image
 
     @cached_property
-    def pids(self) -> Tuple[int, ...]:
-        """The IDs of the processes that --pid and --process select, 0 for the kernel; empty for all."""
+    def pids(self) -> Optional[Tuple[int, ...]]:
+        """The IDs of the processes that --pid and --process select, 0 for the kernel; None for all."""
         return self.requested.processes(lambda: self.image)
 
     @cached_property
@@ -397,6 +397,6 @@ class Command(Generic[Step, Item]):
             if self.to_enable and not self.image.service(process_list).status:
                 yield for_input(self.to_enable, requested.input_kind(self.plugin)) + (
                     _ONLY_SELECTED.format("--pid" if self.requested.requested_ids("pid") else "--process")
-                    if self.pids
+                    if self.pids is not None
                     else ""
                 )

@@ -14,7 +14,8 @@ import io
 import logging
 import os
 import sys
-from typing import TextIO
+import types
+from typing import Optional, TextIO, Type
 
 from volatility3.framework import exceptions
 
@@ -38,16 +39,24 @@ def report_lost_output() -> None:
     When the program `vol` is over, Python flushes standard output and ignores the error. Text that is longer
     than the buffer of the file is lost then, and the process ends with 0. With this, text goes into that
     buffer at once: the renderer's own writing fails, or the rest stays there until `_check_output`. Raises
-    RenderException if standard output cannot take what was written before.
+    RenderException if standard output cannot take what was written before, BrokenPipeError if nobody reads.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         try:
             sys.stdout.reconfigure(write_through=True)
+        except BrokenPipeError:
+            raise
         except OSError as error:
             _discard(sys.stdout)
             raise exceptions.RenderException(_LOST.format(error.strerror)) from error
         atexit.unregister(_check_output)
         atexit.register(_check_output)
+
+
+def end_without_reader() -> None:
+    """Makes the process end with 0, and without a traceback, if the reader of a pipe (as `head`) stops."""
+    if sys.excepthook is sys.__excepthook__:
+        sys.excepthook = _end
 
 
 def keep_exit_code() -> None:
@@ -59,6 +68,14 @@ def keep_exit_code() -> None:
     if isinstance(sys.stderr, io.TextIOWrapper):
         atexit.unregister(_check_messages)
         atexit.register(_check_messages)
+
+
+def _end(kind: Type[BaseException], error: BaseException, trace: Optional[types.TracebackType]) -> None:
+    if not issubclass(kind, BrokenPipeError):
+        sys.__excepthook__(kind, error, trace)
+        return
+    _discard(sys.stdout)
+    raise SystemExit(0)
 
 
 def _check_messages() -> None:

@@ -103,13 +103,13 @@ class WaitCommand(FlatCommand):
     @cached_property
     def _collector(self) -> StackCollector:
         # The chain behind a thread leads to other threads: --tid selects rows, and reads all threads.
-        watch = self._waits.add if self.listing_waits and not self.stacks_wanted.tids else unwatched
+        watch = self._waits.add if self.listing_waits and self.stacks_wanted.tids is None else unwatched
         return StackCollector(self.symbolizer, self.named, watch)
 
     def waits(self) -> Iterator[WaitRow]:
         """Yields the rows of waits; called after all stacks."""
         wanted = self.stacks_wanted
-        if wanted.tids and wanted.has(*THREAD_KINDS):
+        if wanted.tids is not None and wanted.has(*THREAD_KINDS):
             whole = StackFilter(THREAD_KINDS, wanted.pids)
             for _ in StackCollector(self.symbolizer, self.named, self._waits.add).list_stacks(whole):
                 pass

@@ -18,7 +18,7 @@ from volatility3.framework import exceptions, interfaces
 from ..checkedoptions import FINAL_NAME, output_folder, output_folder_error
 from ..columns.tables import BRIEF_WITH, FLAT, brief_columns, column_named
 from . import requested
-from .exitcode import fail_at_exit, keep_exit_code, report_lost_output
+from .exitcode import end_without_reader, fail_at_exit, keep_exit_code, report_lost_output
 from .grid import Columns, Grid, Row, grid_of
 
 vollog = logging.getLogger(__name__)
@@ -35,6 +35,7 @@ def begin(plugin: interfaces.plugins.PluginInterface) -> None:
     """Prepares the process for a plugin that the command line runs; does nothing in other programs. Raises
     RenderException if standard output cannot be written."""
     if _of_command_line(getattr(plugin, "open", None)):
+        end_without_reader()
         # Handlers run in reverse order at the exit: the one for the output may write a message.
         keep_exit_code()
         report_lost_output()

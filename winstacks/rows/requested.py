@@ -11,14 +11,14 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import os
-from typing import Callable, Collection, Dict, Iterable, Iterator, List, Sequence, Set, Tuple, cast
+from typing import Callable, Collection, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple, cast
 
 from volatility3.framework import exceptions, interfaces
 
 from ..columns.words import MEMORY_IMAGE, PROCESS_DUMP
 from ..memory import bulk, tables
 from ..memory.decode.machine import Machine, UnsupportedMachineError, machines_of
-from ..memory.image import NO_PROCESS, AddressSpace, Image
+from ..memory.image import AddressSpace, Image
 from ..memory.imagelayer import ImageLayer
 from ..minidump.decode.dumpfile import OtherSystemError
 from ..names.modulefiles import GivenFiles, module_files
@@ -143,15 +143,15 @@ class RequestedIds:
         self._named: Set[int] = set()
         self._unnamed: List[str] = []
 
-    def processes(self, image: Callable[[], Image]) -> Tuple[int, ...]:
-        """Returns the IDs of the processes that --pid and --process select, 0 for the kernel; empty for all.
+    def processes(self, image: Callable[[], Image]) -> Optional[Tuple[int, ...]]:
+        """Returns the IDs of the processes that --pid and --process select, 0 for the kernel; None for all.
 
-        They are NO_PROCESS alone if no process has a name that --process gives, and --pid is not used.
+        They are empty if no process has a name that --process gives, and --pid is not used.
         `unnamed` says which names no process has. `image` opens the image, which --process needs.
         """
         ids, globs = self.requested_ids("pid"), self._config.get("process") or ()
         if not globs:
-            return tuple(sorted(ids))
+            return tuple(sorted(ids)) or None
         spaces = list(AddressSpaces.list_spaces(image(), None, self._config.get("offset")))
         self._unnamed = []
         for glob in globs:
@@ -168,7 +168,7 @@ class RequestedIds:
                     )
                 else:
                     self._named.add(space.pid)
-        return tuple(sorted(ids | self._named)) or (NO_PROCESS,)
+        return tuple(sorted(ids | self._named))
 
     def requested_ids(self, option: str) -> Set[int]:
         """Returns the IDs that an option names; an empty set without the option."""

@@ -43,12 +43,12 @@ class StackCommand(Command[StackRecord, StackRecord]):
     def stacks_wanted(self) -> StackFilter:
         """The filter of stacks that the options describe. Raises RenderException if --kinds names a kind that
         does not exist."""
-        kinds = tuple(self.config.get("kinds") or ())
-        requested.check_words("kinds", kinds, KINDS)
+        kinds = self.config.get("kinds") or None
+        requested.check_words("kinds", kinds or (), KINDS)
         return StackFilter(
             kinds,
             self.pids,
-            tuple(self.config.get("tid") or ()),
+            self.config.get("tid") or None,
             carve=self.option("carve"),
             scan_stacks=self.option("scan_stacks"),
             scan_threads=self.option("scan_threads"),

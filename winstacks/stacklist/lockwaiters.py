@@ -40,14 +40,18 @@ class Waiter(NamedTuple):
 
 
 class LockWaiters:
-    """Finds the waiting threads. `pids` are the processes that are listed, 0 for the kernel; all if empty."""
+    """Finds the waiting threads. `pids` are the processes that are listed, 0 for the kernel; None for all."""
 
     def __init__(
-        self, symbolizer: Symbolizer, frames: NamedFrames, lister: LockLister, pids: Sequence[int] = ()
+        self,
+        symbolizer: Symbolizer,
+        frames: NamedFrames,
+        lister: LockLister,
+        pids: Optional[Sequence[int]] = None,
     ) -> None:
         self._image = symbolizer.image
         # Any process may wait for a lock of the kernel.
-        self._pids = () if KERNEL_PID in pids else tuple(pids)
+        self._pids = None if pids is None or KERNEL_PID in pids else tuple(pids)
         self._lister = WaitLister(
             self._image, symbolizer, lister.ntdlls, lister.list_locks, symbol_of(frames)
         )

@@ -220,8 +220,8 @@ class RecordedStacks:
             full=lock.stack.full,
         )
 
-    def of_handles(self, pids: Collection[int], _: Totals) -> Iterator[StackRecord]:
-        """Yields the stacks that opened, closed and created handles; of all processes if `pids` is empty."""
+    def of_handles(self, pids: Optional[Collection[int]], _: Totals) -> Iterator[StackRecord]:
+        """Yields the stacks that opened, closed and created handles; of all processes if `pids` is None."""
         handles = self._image.service(handle_events)(self._databases)
         natives = handles.list_spaces()
         acting = ActingSpaces(self._image, natives)

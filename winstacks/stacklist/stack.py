@@ -241,7 +241,7 @@ class StackRecord(NamedTuple):
 
 
 class StackFilter(NamedTuple):
-    """The filter of stacks; an empty collection selects all.
+    """The filter of stacks; None selects all, and an empty collection none.
 
     Attributes:
         kinds: words of `words.KINDS`
@@ -253,9 +253,9 @@ class StackFilter(NamedTuple):
         processors: whether to add stacks of idle processors
     """
 
-    kinds: Collection[str] = ()
-    pids: Collection[int] = ()
-    tids: Collection[int] = ()
+    kinds: Optional[Collection[str]] = None
+    pids: Optional[Collection[int]] = None
+    tids: Optional[Collection[int]] = None
     carve: bool = False
     scan_stacks: bool = False
     scan_threads: bool = False
@@ -263,11 +263,11 @@ class StackFilter(NamedTuple):
 
     def has(self, *kinds: str) -> bool:
         """Returns whether any of several kinds is selected."""
-        return not self.kinds or any(kind in self.kinds for kind in kinds)
+        return self.kinds is None or any(kind in self.kinds for kind in kinds)
 
     def takes(self, stack: StackRecord) -> bool:
         """Returns whether the kind and thread of a stack are selected."""
-        return self.has(stack.kind) and (not self.tids or any(tid in self.tids for tid in stack.tids))
+        return self.has(stack.kind) and (self.tids is None or any(tid in self.tids for tid in stack.tids))
 
 
 class Distinct:

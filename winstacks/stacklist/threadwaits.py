@@ -81,16 +81,16 @@ class ThreadWaits:
     """Gathers the waits of threads.
 
     Args:
-        pids: the processes that are listed; all if empty
-        tids: the threads that are listed; all if empty
+        pids: the processes that are listed; None for all
+        tids: the threads that are listed; None for all
     """
 
     def __init__(
         self,
         symbolizer: Symbolizer,
         frames: NamedFrames,
-        pids: Collection[int] = (),
-        tids: Collection[int] = (),
+        pids: Optional[Collection[int]] = None,
+        tids: Optional[Collection[int]] = None,
     ) -> None:
         self._image = symbolizer.image
         self._frames = frames
@@ -162,14 +162,14 @@ class ThreadWaits:
         self._end_process()
         return Chains(self._processes, *self._selected)
 
-    def rows(self, tids: Collection[int] = ()) -> Iterator[WaitRow]:
+    def rows(self, tids: Optional[Collection[int]] = None) -> Iterator[WaitRow]:
         """Yields the rows: deadlocks, then the waiting threads in the order of the input. `tids` are the
-        threads whose rows are shown, with the deadlocks to which their chains lead; all if empty."""
+        threads whose rows are shown, with the deadlocks to which their chains lead; None for all."""
         chains = self.chains
-        shown = [each for each in self._shown if not tids or each.wait.thread.tid in tids]
-        reached = chains.reached_deadlocks(each.wait for each in shown) if tids else ()
+        shown = [each for each in self._shown if tids is None or each.wait.thread.tid in tids]
+        reached = chains.reached_deadlocks(each.wait for each in shown)
         for number, cycle in enumerate(chains.deadlocks):
-            if tids and number not in reached:
+            if tids is not None and number not in reached:
                 continue
             wait = chains.waits[cycle[0].thread]
             sentence, doubts = chains.sentence(cycle), chains.doubts(cycle)
@@ -189,9 +189,9 @@ def why_no_wait(image: Image) -> str:
     return _ONLY_CRASHED if image.threads_only else NO_WAIT
 
 
-def unknown_waits(chains: Chains, tids: Collection[int] = ()) -> str:
+def unknown_waits(chains: Chains, tids: Optional[Collection[int]] = None) -> str:
     """Returns the sentence that some threads may wait or not; empty if this is known of all. `tids` are the
-    threads that it is about; all if empty."""
+    threads that it is about; None for all."""
     count = chains.unknown(tids)
     return _UNKNOWN.format(counted(count, "thread waits", "threads wait")) if count else ""
 

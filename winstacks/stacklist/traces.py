@@ -161,16 +161,16 @@ class StackCollector:
             return
         # Traces of databases, heaps and objects do not record the thread that left them; a callback has none.
         recorded: List[Tuple[Tuple[str, ...], Callable[[AddressSpace, Totals], Iterator[StackRecord]]]] = []
-        if not stack_filter.tids and stack_filter.has(STD, HEAPLOG):
+        if stack_filter.tids is None and stack_filter.has(STD, HEAPLOG):
             totals.walked_databases = True
             kinds = tuple(kind for kind in (STD, HEAPLOG) if stack_filter.has(kind))
             databases = functools.partial(self._recorded.of_databases, kinds, stack_filter.carve)
             recorded.append(((STD, HEAPLOG), databases))
-        if not stack_filter.tids and stack_filter.has(HEAP):
+        if stack_filter.tids is None and stack_filter.has(HEAP):
             recorded.append(((HEAP,), self._recorded.of_heaps))
         if stack_filter.has(LOCK):
             recorded.append(((LOCK,), self._recorded.of_locks))
-        if not stack_filter.tids and stack_filter.has(CALLBACK) and self._image.table_name:
+        if stack_filter.tids is None and stack_filter.has(CALLBACK) and self._image.table_name:
             recorded.append(((CALLBACK,), self._callbacks.of_space))
         spaces = list(AddressSpaces.list_spaces(self._image, stack_filter.pids)) if recorded else []
         for kinds, of_space in recorded:
@@ -179,8 +179,8 @@ class StackCollector:
         if stack_filter.has(HANDLE):
             handles = functools.partial(self._recorded.of_handles, stack_filter.pids)
             yield Portion((HANDLE,), self._image.kernel, handles, "of all processes")
-        traced = bool(self._image.table_name) and not stack_filter.tids and stack_filter.has(OBJECT)
-        if traced and (not stack_filter.pids or KERNEL_PID in stack_filter.pids):
+        traced = bool(self._image.table_name) and stack_filter.tids is None and stack_filter.has(OBJECT)
+        if traced and (stack_filter.pids is None or KERNEL_PID in stack_filter.pids):
             yield Portion((OBJECT,), self._image.kernel, self._recorded.of_objects)
 
     def _portions_of_threads(self, stack_filter: StackFilter) -> Iterator[Portion]:
@@ -264,8 +264,8 @@ class ThreadStacks:
         )
         if (
             stack_filter.processors
-            and not stack_filter.tids
-            and (not stack_filter.pids or KERNEL_PID in stack_filter.pids)
+            and stack_filter.tids is None
+            and (stack_filter.pids is None or KERNEL_PID in stack_filter.pids)
         ):
             yield from self._image.service(threads).list_idle()
 
@@ -362,12 +362,12 @@ def started(
     """Yields the starts of processes and threads, a thread once for each of its stacks.
 
     Args:
-        pids: PIDs to list; all when None or empty
+        pids: PIDs to list; None for all
         offset: address of an _EPROCESS that no list holds: only this process and its threads are listed
-        tids: TIDs to list, without any process; all when None or empty
+        tids: TIDs to list, without any process; None for all
     """
     image = symbolizer.image
-    for process in () if tids else processes(image, pids, offset):
+    for process in processes(image, pids, offset) if tids is None else ():
         space = process.space
         address = image.machine.masked(space.eprocess)
         description = f"Process started: PID {space.pid} {space.process}, _EPROCESS {address:#x}"

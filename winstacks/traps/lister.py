@@ -234,7 +234,7 @@ class TrapStates:
         If the input itself has a thread's registers (a dump has them as a CONTEXT), they come first.
 
         Args:
-            pids, tids: processes (0 for the stacks of processors) and threads to list; all if None or empty
+            pids, tids: processes (0 for the stacks of processors) and threads to list; None for all
             scan_stacks: whether to scan the kernel stacks of threads and processors for further frames
             scan_threads: whether to add the threads that only a pool scan finds
             complete: adds to a thread's states the registers that walking the kernel stack recovers
@@ -242,7 +242,7 @@ class TrapStates:
         lister = cls(image, symbolizer, members)
         listed = Threads.list_threads(image, pids, offset, tids, scan_threads)
         yield from lister.of_threads(listed, scan_stacks, complete)
-        all_processors = not tids and offset is None and (not pids or KERNEL_PID in pids)
+        all_processors = tids is None and offset is None and (pids is None or KERNEL_PID in pids)
         if processors:
             yield from lister._processor_states(all_processors)
         if scan_stacks and all_processors:

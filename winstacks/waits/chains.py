@@ -93,14 +93,17 @@ class Chains:
     """The waits of an image as a graph.
 
     Args:
-        pids: the processes that were selected; all if empty
-        tids: the threads that were read; all if empty
+        pids: the processes that were selected; None for all
+        tids: the threads that were read; None for all
     """
 
     def __init__(
-        self, processes: Iterable[ProcessWaits], pids: Collection[int] = (), tids: Collection[int] = ()
+        self,
+        processes: Iterable[ProcessWaits],
+        pids: Optional[Collection[int]] = None,
+        tids: Optional[Collection[int]] = None,
     ) -> None:
-        self._pids, self._tids = frozenset(pids), frozenset(tids)
+        self._pids, self._tids = pids, tids
         self.waits: Dict[Key, ThreadWait] = {}
         self._ends: Dict[Key, str] = {}
         self._examined: Set[Optional[int]] = set()
@@ -190,21 +193,25 @@ class Chains:
             return words.ENDS_EXITED
         if key in self._ends:
             return self._ends[key]
-        if self._tids and owner.tid not in self._tids:
+        if self._tids is not None and owner.tid not in self._tids:
             return words.ENDS_LEFT_OUT
         if owner.pid in self._examined:
             return words.ENDS_ABSENT if owner.pid in self._incomplete else words.ENDS_EXITED
-        return words.ENDS_LEFT_OUT if self._pids and owner.pid not in self._pids else words.ENDS_ABSENT
+        return (
+            words.ENDS_LEFT_OUT
+            if self._pids is not None and owner.pid not in self._pids
+            else words.ENDS_ABSENT
+        )
 
     def reached_deadlocks(self, waits: Iterable[ThreadWait]) -> Set[int]:
         """Returns the numbers, from 0, of the deadlocks to which the chains behind some threads lead."""
         reached: Set[Key] = set().union(*map(self.reached, waits))
         return {self.deadlock_of[key] for key in reached if key in self.deadlock_of}
 
-    def unknown(self, tids: Collection[int] = ()) -> int:
+    def unknown(self, tids: Optional[Collection[int]] = None) -> int:
         """Returns the number of threads that may wait or not: their system call has no known name or caller.
-        `tids` are the threads that are counted; all if empty."""
-        ends = ((tid, end) for (_, tid), end in self._ends.items() if not tids or tid in tids)
+        `tids` are the threads that are counted; None for all."""
+        ends = ((tid, end) for (_, tid), end in self._ends.items() if tids is None or tid in tids)
         return sum(end == words.ENDS_UNKNOWN for _, end in ends)
 
     @property

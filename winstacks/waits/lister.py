@@ -149,7 +149,7 @@ class WaitLister:
         """Yields the waits of each process.
 
         Args:
-            pids: all if None or empty
+            pids: None for all
             offset: address of an _EPROCESS that no list holds: only its threads
         """
         listed = Threads.list_threads(self._image, pids, offset)

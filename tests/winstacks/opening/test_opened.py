@@ -238,6 +238,16 @@ def test_unknown_words_are_refused(image: winstacks.Opened) -> None:
         image.findings(checks=["nothing"])
 
 
+def test_an_empty_list_selects_nothing(image: winstacks.Opened) -> None:
+    """A program that computes a list may find none: `None` alone means all."""
+    for method in (image.processes, image.threads, image.stacks, image.locks, image.waits, image.heaps):
+        assert list(method(pids=None)) and not list(method(pids=[])), method.__name__
+    assert not list(image.threads(tids=[])) and not list(image.stacks(tids=[]))
+    assert not list(image.stacks(kinds=[])) and not image.findings(checks=[])
+    assert {outcome.finding for outcome in image.findings(pids=[])} == {None}
+    assert "no process is selected" in {outcome.reason for outcome in image.findings(pids=[])}
+
+
 @pytest.mark.parametrize("wrong", [4312, "4312", ["4312"], [None]], ids=str)
 def test_ids_that_are_no_numbers_are_refused(wrong: Any, image: winstacks.Opened) -> None:
     """No process has an ID that is a text: a list without rows would be no answer."""

@@ -38,7 +38,7 @@ def check_image(facts: CheckFacts) -> Iterator[Finding]:
     """Yields live processes missing from the process list, and processes with another's page tables."""
     alone: Dict[int, AddressSpace] = {}
     newest: Optional[int] = None
-    for space in AddressSpaces.list_spaces(facts.image, facts.pids or None):
+    for space in AddressSpaces.list_spaces(facts.image, facts.pids):
         if space.kernel or space.wow64:
             continue
         unlisted = has_status(space.remark, StatusCode.NOT_IN_THE_PROCESS_LIST)
