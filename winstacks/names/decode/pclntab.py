@@ -10,8 +10,8 @@ Go's runtime walks stacks by this table. It is searched when an address of the p
 read entry by entry. The program can write it: a function must repeat its address, and all lengths are
 bounded. Addresses are RVAs.
 
-Source: Go's runtime, symtab.go (pcHeader, moduledata, functab, step) and runtime2.go (_func), of Go 1.13 to
-1.27.
+Source: Go's runtime, symtab.go (pcHeader, moduledata, functab, step) and runtime2.go (_func), of Go 1.19 to
+1.27; for older forms Go's debug/gosym, and programs of these forms.
 """
 
 from __future__ import annotations

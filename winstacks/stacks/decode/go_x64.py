@@ -6,7 +6,7 @@
 may be copied, so neither a stack pointer nor a saved Rbp leads back: the runtime keeps the goroutine
 and its stack's depth. The code behind the call shows where both are kept. Before Go 1.21 no unwind data
 describes `asmstdcall`, `usleep2` and `tstart_stdcall`, either: the code behind their calls leads to their
-return. Source: asm_amd64.s and sys_windows_amd64.s of Go 1.13 to 1.27.
+return. Source: asm_amd64.s and sys_windows_amd64.s of Go 1.19 to 1.27.
 """
 
 from __future__ import annotations

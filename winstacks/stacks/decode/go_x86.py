@@ -4,7 +4,7 @@
 
 `asmstdcall` and `usleep2` keep the stack pointer in Ebp while Windows runs, `asmcgocall` keeps the goroutine
 and the depth of its stack (see `go_x64`): the code behind the call leads to the return. Source: asm_386.s and
-sys_windows_386.s of Go 1.13 to 1.27.
+sys_windows_386.s of Go 1.19 to 1.27.
 """
 
 from __future__ import annotations
