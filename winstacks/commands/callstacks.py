@@ -18,13 +18,13 @@ from ..memory.decode.status import NOTHING, Status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import moment
 from ..memory.image import AddressSpace
+from ..names.places import VADS_INCOMPLETE
 from ..process.thread import Thread
 from ..process.threads import Threads
 from ..rows.command import Command
 from ..rows.entries import SPACE, ShownEntry
 from ..rows.grid import NOT_APPLICABLE, NOT_AVAILABLE, UNREADABLE, Cells, Grid, Hex, Row
 from ..stacklist.frames import NamedFrame
-from ..stacklist.selection import NAMELESS
 from ..stacklist.shown import left_out, shown_numbers
 from ..stacklist.traces import started
 from ..stacks.decode.frames import Frame
@@ -150,7 +150,7 @@ class CallStacks(Command[Thread, ShownStack]):
         if start is not None:
             named = self.frames_of(thread.space).frame(start, returns=False)
             begin = self.printer[named][:2]
-            doubts = tuple(item for item in named.name.status if item.code in NAMELESS) if named.name else ()
+            doubts = VADS_INCOMPLETE.status if named.name == VADS_INCOMPLETE else NOTHING
         frames = [stack.frames[number] for number in shown.numbers]
         # Without frame rows only this status shows that some frames are guesses.
         guessed = fold and not all(map(_is_sure, frames))

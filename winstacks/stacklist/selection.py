@@ -18,7 +18,7 @@ from ..memory.decode.statusmeanings import Means
 from ..memory.decode.text import symbol_globs
 from .frames import MAX_FRAMES, NamedFrame
 
-NAMELESS = words_that(Means.NAME_INCOMPLETE)
+_NAMELESS = words_that(Means.NAME_INCOMPLETE)
 """Status of an address whose name might differ if more of the image could be read."""
 
 _MAX_NAMES = 1 << 16
@@ -134,7 +134,7 @@ class Selection:
         name = frame.name
         if name is None:
             return None
-        nameless = name.source in (MODULE, NONE) and has_status(name.status, *NAMELESS)
+        nameless = name.source in (MODULE, NONE) and has_status(name.status, *_NAMELESS)
         return self._matches(name.symbol) or (None if nameless else False)
 
     def _matches(self, symbol: str) -> bool:
