@@ -45,7 +45,10 @@ def test_nothing_is_read_before_a_function_is_asked(name: str) -> None:
         part.end - part.start for part in program.headers.sections if part.name == ".rdata"
     )
     program.table.find(begin + 1)
-    assert program.reads - table_is_there < 20
+    asked = program.reads
+    assert asked - table_is_there < 20
+    program.table.find(begin + 1)
+    assert program.reads == asked
     assert program.searched == searched
 
 
@@ -168,16 +171,39 @@ def test_a_table_that_contradicts_itself_is_none(kind: int) -> None:
 def test_the_list_of_depths_is_bounded() -> None:
     forged = Forged(0xF1)
     place = RDATA + 0x40 + 0x500
-    table = forged.table()
+    lengths = []
+
+    def read(rva: int, length: int) -> Optional[bytes]:
+        lengths.append(length)
+        return forged.read(rva, length)
+
+    table = GoTable(forged.load, read, forged.headers, BASE)
     function = table.find(TEXT + 0x40)
     assert function is not None
-    # It has no end, and no step of it goes on in the code.
-    forged.memory[place:DATA] = b"\x02\x00" * ((DATA - place) // 2)
-    forged.memory[RDATA + 0x40 + 0x800 : RDATA + 0x40 + 0x800] = b""
+    # No step of it goes on in the code, and it ends far behind.
+    forged.memory += bytes(1 << 18)
+    forged.memory[place:] = b"\x00\x02" * ((len(forged.memory) - place) // 2)
+    lengths.clear()
     assert table.depth(function, TEXT + 0x50) is None
+    assert 0 < sum(lengths) <= 1 << 14
     forged = Forged(0xF1)
-    forged.memory[place + 1 : place + 20] = b"\xff" * 19
+    # 2 in six bytes, which is +1, for 60 bytes.
+    forged.memory[place + 1 : place + 8] = b"\x82\x80\x80\x80\x80\0\x3c"
     assert forged.table().depth(function, TEXT + 0x40) is None
+
+
+def test_places_of_the_pointer_to_a_table_are_bounded() -> None:
+    """Each of a million pointers would be examined, for each of 64 headers."""
+    forged = Forged(0xF1, own_linker=False, text_word=False)
+    forged.memory[DATA:END] = struct.pack("<Q", BASE + RDATA + 0x40) * ((END - DATA) // 8)
+    reads = []
+
+    def read(rva: int, length: int) -> Optional[bytes]:
+        reads.append(rva)
+        return forged.read(rva, length)
+
+    assert GoTable(forged.load, read, forged.headers, BASE).find(TEXT + 0x40) is None
+    assert len(reads) < 80
 
 
 def test_go_names_come_before_exports() -> None:
