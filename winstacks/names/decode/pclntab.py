@@ -27,7 +27,16 @@ from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.ranges import Extents
 from ...memory.decode.records import NamedTuple
 from ...memory.decode.structure import unsigned
-from .pe import MACHINE_AMD64, MACHINE_ARM64, MACHINE_I386, MEM_EXECUTE, MEM_WRITE, Headers, Section
+from .pe import (
+    MACHINE_AMD64,
+    MACHINE_ARM64,
+    MACHINE_I386,
+    MEM_DISCARDABLE,
+    MEM_EXECUTE,
+    MEM_WRITE,
+    Headers,
+    Section,
+)
 from .unwindinfo import ReadRva
 
 _SYMTAB = ".symtab"
@@ -190,12 +199,13 @@ class GoTable:
         return None
 
     def _places(self, pattern: re.Pattern[bytes], access: int) -> Iterator[int]:
-        """Yields the first _MOST_CANDIDATES places of a pattern in the sections that are not code. `access`
-        is MEM_WRITE for those that can be written, 0 for the others."""
+        """Yields the first _MOST_CANDIDATES places of a pattern in the sections with data of the running
+        program: not in code, nor in what can be discarded, as debug information. `access` is MEM_WRITE for
+        the sections that can be written, 0 for the others."""
         found = (
             self._search(section, pattern)
             for section in self._headers.sections
-            if section.characteristics & (MEM_WRITE | MEM_EXECUTE) == access
+            if section.characteristics & (MEM_WRITE | MEM_EXECUTE | MEM_DISCARDABLE) == access
         )
         return itertools.islice(itertools.chain.from_iterable(found), _MOST_CANDIDATES)
 

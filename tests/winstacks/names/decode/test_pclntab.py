@@ -13,7 +13,7 @@ from tests.support.goprograms import PROGRAMS, GoProgram
 from winstacks.columns.words import EXPORT, PCLNTAB
 from winstacks.memory.decode.ranges import Extents
 from winstacks.names.decode.pclntab import GoFunction, GoTable, may_be_go
-from winstacks.names.decode.pe import MACHINE_AMD64, MEM_EXECUTE, MEM_WRITE, Headers, Section
+from winstacks.names.decode.pe import MACHINE_AMD64, MEM_DISCARDABLE, MEM_EXECUTE, MEM_WRITE, Headers, Section
 from winstacks.names.decode.rules import GoNames
 
 TEXT, RDATA, DATA, END = 0x1000, 0x3000, 0x5000, 0x6000
@@ -216,6 +216,22 @@ def test_go_names_come_before_exports() -> None:
     assert label is not None
     assert label[:2] == (TEXT + 0x200, "Go")
     assert label[2] != EXPORT
+
+
+def test_debug_information_is_not_searched() -> None:
+    """GNU's linker adds it to C programs with .CRT, too: more bytes than all else."""
+    forged = Forged(0xF1)
+    rdata = forged.headers.sections[1]
+    discardable = rdata._replace(characteristics=MEM_DISCARDABLE)
+    searched = []
+
+    def load(rva: int, length: int) -> Extents:
+        searched.append(rva)
+        return forged.load(rva, length)
+
+    headers = _headers(*(discardable if part is rdata else part for part in forged.headers.sections))
+    assert GoTable(load, forged.read, headers, BASE).find(TEXT + 0x40) is None
+    assert searched == [END]
 
 
 def test_all_searches_together_are_bounded() -> None:
