@@ -39,7 +39,7 @@ from .pe import (
 )
 from .unwindinfo import ReadRva
 
-_SYMTAB = ".symtab"
+SYMTAB = ".symtab"
 """The section that Go's own linker adds to each program."""
 _CRT = ".CRT"
 """The section that GNU's linker adds to each program: the linker that joins Go code and C code."""
@@ -89,7 +89,7 @@ _SWITCHES = re.compile(
 def may_be_go(headers: Headers, exports: Sequence[str]) -> bool:
     """Returns whether a module may be a Go program, by the names of its sections and exports: only then a
     table is worth a search."""
-    return _CGO_EXPORT in exports or any(section.name in (_SYMTAB, _CRT) for section in headers.sections)
+    return _CGO_EXPORT in exports or any(section.name in (SYMTAB, _CRT) for section in headers.sections)
 
 
 class GoFunction(NamedTuple):
@@ -251,7 +251,7 @@ class GoTable:
     def _text(self) -> Optional[int]:
         """RVA of the Go code if Go's own linker made the program: it begins the section. Else None."""
         sections = self._headers.sections
-        if all(section.name != _SYMTAB for section in sections):
+        if all(section.name != SYMTAB for section in sections):
             return None
         return next((section.start for section in sections if section.characteristics & MEM_EXECUTE), None)
 
