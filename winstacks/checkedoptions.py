@@ -124,7 +124,8 @@ class ListOption(requirements.ListRequirement):
     ) -> Dict[str, interfaces.configuration.RequirementInterface]:
         given = context.config.get(interfaces.configuration.path_join(config_path, self.name), None)
         option = f"--{self.name.replace('_', '-')}"
-        if given == [] and option in sys.argv:
+        # argparse takes a beginning of the name, too.
+        if given == [] and any(len(word) > 2 and option.startswith(word) for word in sys.argv):
             _refuse(option, "expected at least one argument")
         return dict(super().unsatisfied(context, config_path))
 

@@ -158,6 +158,9 @@ def test_the_command_line(tmp_path: pathlib.Path) -> None:
     done = vol.run(file, "windows.minidump", "--dump", "--pid", symbols=symbols)
     assert (done.returncode, list(tmp_path.glob("*.pid*"))) == (2, [])
     assert "argument --pid: expected at least one argument" in done.stderr
+    done = vol.run(file, "windows.minidump", "--dump", "--proc", symbols=symbols)
+    assert (done.returncode, list(tmp_path.glob("*.pid*"))) == (2, [])
+    assert "argument --process: expected at least one argument" in done.stderr
     done = vol.run(file, "windows.heaptraces", "--pid", "77", symbols=symbols)
     assert (done.returncode, done.rows) == (0, [])
     assert "There is no process 77 in this image" in done.stderr

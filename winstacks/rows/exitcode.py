@@ -13,6 +13,7 @@ import contextlib
 import io
 import logging
 import os
+import select
 import sys
 import types
 from typing import Optional, TextIO, Type
@@ -71,11 +72,20 @@ def keep_exit_code() -> None:
 
 
 def _end(kind: Type[BaseException], error: BaseException, trace: Optional[types.TracebackType]) -> None:
-    if not issubclass(kind, BrokenPipeError):
+    if not (issubclass(kind, BrokenPipeError) and _lacks_reader()):
         sys.__excepthook__(kind, error, trace)
         return
     _discard(sys.stdout)
     raise SystemExit(0)
+
+
+def _lacks_reader() -> bool:
+    """Returns whether nobody reads standard output: another pipe or socket may have broken."""
+    if sys.platform == "win32":
+        return True
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), select.POLLOUT)
+    return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
 
 
 def _check_messages() -> None:

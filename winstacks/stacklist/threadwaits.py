@@ -12,7 +12,7 @@ Only what the rows show is kept of a stack.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Collection, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Collection, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ..columns import words
 from ..locks.lister import LockLister
@@ -167,10 +167,11 @@ class ThreadWaits:
         threads whose rows are shown, with the deadlocks to which their chains lead; None for all."""
         chains = self.chains
         shown = [each for each in self._shown if tids is None or each.wait.thread.tid in tids]
-        reached = chains.reached_deadlocks(each.wait for each in shown)
-        for number, cycle in enumerate(chains.deadlocks):
-            if tids is not None and number not in reached:
-                continue
+        numbers: Iterable[int] = range(len(chains.deadlocks))
+        if tids is not None:
+            numbers = sorted(chains.reached_deadlocks(each.wait for each in shown))
+        for number in numbers:
+            cycle = chains.deadlocks[number]
             wait = chains.waits[cycle[0].thread]
             sentence, doubts = chains.sentence(cycle), chains.doubts(cycle)
             yield WaitRow(wait, None, words.DEADLOCK, number + 1, None, None, sentence, doubts)

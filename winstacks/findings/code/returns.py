@@ -25,7 +25,7 @@ from .functions import function_at
 from .leftovers import cut_thread, stack_values
 from .lostsections import leave_out_sections
 
-NOT_BY_A_CALL = ("goexit", "runtime.goexit", "KiServiceLinkage")
+NOT_BY_A_CALL = ("goexit", "runtime.goexit", "runtime.goexit.abi0", "KiServiceLinkage")
 """Functions to which only a fabricated stack returns: the base of Go's routines, and of Zw calls."""
 
 _DISPATCHERS = "KiUser"

@@ -17,6 +17,7 @@ Source: Go's runtime, symtab.go (pcHeader, moduledata, functab, step) and runtim
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from typing import Callable, Iterator, Optional, Sequence, Tuple
 
@@ -26,10 +27,19 @@ from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.ranges import Extents
 from ...memory.decode.records import NamedTuple
 from ...memory.decode.structure import unsigned
-from .pe import MACHINE_AMD64, MACHINE_ARM64, MACHINE_I386, MEM_EXECUTE, MEM_WRITE, Headers, Section
+from .pe import (
+    MACHINE_AMD64,
+    MACHINE_ARM64,
+    MACHINE_I386,
+    MEM_DISCARDABLE,
+    MEM_EXECUTE,
+    MEM_WRITE,
+    Headers,
+    Section,
+)
 from .unwindinfo import ReadRva
 
-_SYMTAB = ".symtab"
+SYMTAB = ".symtab"
 """The section that Go's own linker adds to each program."""
 _CRT = ".CRT"
 """The section that GNU's linker adds to each program: the linker that joins Go code and C code."""
@@ -52,6 +62,7 @@ _SEARCHED = 1 << 26
 """Bytes of an image that are searched."""
 _PORTION = 1 << 16
 _MOST_CANDIDATES = 64
+"""Places of a pattern that are examined in one search."""
 _MOST_FUNCTIONS = 1 << 22
 _KEPT = 1 << 12
 _READ = 64
@@ -78,7 +89,7 @@ _SWITCHES = re.compile(
 def may_be_go(headers: Headers, exports: Sequence[str]) -> bool:
     """Returns whether a module may be a Go program, by the names of its sections and exports: only then a
     table is worth a search."""
-    return _CGO_EXPORT in exports or any(section.name in (_SYMTAB, _CRT) for section in headers.sections)
+    return _CGO_EXPORT in exports or any(section.name in (SYMTAB, _CRT) for section in headers.sections)
 
 
 class GoFunction(NamedTuple):
@@ -148,6 +159,11 @@ class GoTable:
 
     def find(self, rva: int) -> Optional[GoFunction]:
         """Returns the function at an RVA, None if there is none or the table cannot be read there."""
+        if rva not in self._found:
+            self._found.keep(rva, self._look_for(rva))
+        return self._found[rva]
+
+    def _look_for(self, rva: int) -> Optional[GoFunction]:
         form = self._form
         if form is None:
             return None
@@ -158,9 +174,7 @@ class GoTable:
             if begin is None:
                 return None
             low, high = (middle + 1, high) if begin <= rva else (low, middle)
-        if low not in self._found:
-            self._found.keep(low, self._function(form, low - 1))
-        function = self._found[low]
+        function = self._function(form, low - 1)
         return function if function is not None and function.begin <= rva < function.end else None
 
     def depth(self, function: GoFunction, rva: int) -> Optional[int]:
@@ -178,18 +192,22 @@ class GoTable:
         if not self._pointer:
             return None
         pattern = re.compile(rb"[\xf0\xf1\xfa\xfb]\xff{3}\0\0" + bytes((self._quantum, self._pointer)), re.S)
-        candidates = 0
-        for section in self._headers.sections:
-            if section.characteristics & (MEM_WRITE | MEM_EXECUTE):
-                continue
-            for rva in self._search(section, pattern):
-                form = self._form_at(rva)
-                if form is not None and self._proves_itself(form):
-                    return form
-                candidates += 1
-                if candidates >= _MOST_CANDIDATES:
-                    return None
+        for rva in self._places(pattern, 0):
+            form = self._form_at(rva)
+            if form is not None and self._proves_itself(form):
+                return form
         return None
+
+    def _places(self, pattern: re.Pattern[bytes], access: int) -> Iterator[int]:
+        """Yields the first _MOST_CANDIDATES places of a pattern in the sections with data of the running
+        program: not in code, nor in what can be discarded, as debug information. `access` is MEM_WRITE for
+        the sections that can be written, 0 for the others."""
+        found = (
+            self._search(section, pattern)
+            for section in self._headers.sections
+            if section.characteristics & (MEM_WRITE | MEM_EXECUTE | MEM_DISCARDABLE) == access
+        )
+        return itertools.islice(itertools.chain.from_iterable(found), _MOST_CANDIDATES)
 
     def _search(self, section: Section, pattern: re.Pattern[bytes]) -> Iterator[int]:
         """Yields the RVAs in a section at which a pattern of up to eight bytes is, in aligned places. All
@@ -233,7 +251,7 @@ class GoTable:
     def _text(self) -> Optional[int]:
         """RVA of the Go code if Go's own linker made the program: it begins the section. Else None."""
         sections = self._headers.sections
-        if all(section.name != _SYMTAB for section in sections):
+        if all(section.name != SYMTAB for section in sections):
             return None
         return next((section.start for section in sections if section.characteristics & MEM_EXECUTE), None)
 
@@ -248,13 +266,11 @@ class GoTable:
             return self._text
         if address:
             return address - self._base
-        pointer = (self._base + table).to_bytes(self._pointer, "little")
-        for section in self._headers.sections:
-            if section.characteristics & MEM_WRITE:
-                for rva in self._search(section, re.compile(re.escape(pointer))):
-                    text_start = unsigned(self._read(rva + _TEXT_WORD * self._pointer, self._pointer))
-                    if text_start is not None and self._is_code(text_start - self._base):
-                        return text_start - self._base
+        pattern = re.compile(re.escape((self._base + table).to_bytes(self._pointer, "little")))
+        for rva in self._places(pattern, MEM_WRITE):
+            text_start = unsigned(self._read(rva + _TEXT_WORD * self._pointer, self._pointer))
+            if text_start is not None and self._is_code(text_start - self._base):
+                return text_start - self._base
         return None
 
     def _is_code(self, rva: int) -> bool:

@@ -23,7 +23,16 @@ from ...memory.decode.memo import Memo
 from ...memory.decode.pagetable import PAGE_SIZE, round_to_pages
 from ...memory.decode.records import NamedTuple
 from . import loaderwrites, relocations
-from .pe import MEM_WRITE, SECTION, CodeView, HeaderError, Headers, read_codeview, read_headers
+from .pe import (
+    MEM_DISCARDABLE,
+    MEM_WRITE,
+    SECTION,
+    CodeView,
+    HeaderError,
+    Headers,
+    read_codeview,
+    read_headers,
+)
 from .relocations import RelocationBlock
 
 ReadOffset = Callable[[int, int], bytes]
@@ -32,7 +41,6 @@ ReadOffset = Callable[[int, int], bytes]
 MAX_HEADERS = 1 << 16
 """Maximum bytes of headers: the loader's limit is one page, or the room for a table of 96 sections."""
 
-_MEM_DISCARDABLE = 0x02000000
 _SIGNATURE_AND_FILE_HEADER = 24
 _SECTION_SECTOR = 0x200
 """Unit of PointerToRawData in bytes: the loader ignores the lower bits."""
@@ -192,7 +200,7 @@ class PeImage:
                 raise PeFileError(
                     f"is truncated: a section ends at {offset + length:#x}, the file at {self.file_size:#x}"
                 )
-            if characteristics & (MEM_WRITE | _MEM_DISCARDABLE):
+            if characteristics & (MEM_WRITE | MEM_DISCARDABLE):
                 self._unlike.append((rva, rva + size))
             parts.append(_Part(rva, rva + round_to_pages(size), size, offset, length))
         parts.sort()

@@ -68,7 +68,7 @@ def _exit_of(stack: GoStack, frame: GoFrame, registers: Registers32) -> Optional
         place = found.end()
         if found["based"]:
             sp = bp
-        if sp is None and (found.lastgroup is not None or found[0] == b"\xc3"):
+        if sp is None and found.lastgroup is not None:
             return None
         top = sp or 0
         if found["ret"]:

@@ -19,6 +19,7 @@ from .frames import (
     LONGEST_CALL,
     MAX_FRAMES,
     MAX_SCANNED,
+    CodeImage,
     FindImage,
     Frame,
     MayExecute,
@@ -179,8 +180,10 @@ class Walker(abc.ABC, Generic[R]):
         headers = image.code is None and value - image.base < PAGE_SIZE
         return image.executable(value - 1) and not headers and self.is_return(value) is None
 
-    def go_stack(self) -> GoStack:
-        """Returns the stack as a step from a Go function needs it."""
+    def go_stack(self, image: Optional[CodeImage]) -> Optional[GoStack]:
+        """Returns the stack as a step from a Go function needs it, None if the image is of no Go program."""
+        if image is None or image.go is None:
+            return None
         return GoStack(self._find_image, self.read_stack, self.is_return, self.is_behind_call)
 
     def is_no_code(self, address: int) -> bool:

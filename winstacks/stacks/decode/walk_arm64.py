@@ -119,7 +119,8 @@ class WalkerArm64(Walker[RegistersArm64]):
             return self._chained(registers, interrupted, self._surroundings.no_code)
         if image.kind(probe) == X64:
             raise UnwindError(StatusCode.OTHER_ARCHITECTURE)
-        in_go = step_in_go(self.go_stack(), registers, interrupted)
+        go_stack = self.go_stack(image)
+        in_go = None if go_stack is None else step_in_go(go_stack, registers, interrupted)
         if in_go is not None:
             return in_go
         if not isinstance(image.table, FunctionTableArm64):

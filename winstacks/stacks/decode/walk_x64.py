@@ -90,8 +90,8 @@ class Walker64(Walker[Registers]):
         goroutine = None if interrupted else back_to_goroutine(self._find_image, self._read, registers)
         if goroutine is not None and self.is_return(goroutine.ip):
             return WalkStep(goroutine, UNWIND)
-        go_stack = self.go_stack()
-        in_go = step_in_go(go_stack, registers, interrupted, self._unwind)
+        go_stack = self.go_stack(self._find_image(registers.ip - (not interrupted)))
+        in_go = None if go_stack is None else step_in_go(go_stack, registers, interrupted, self._unwind)
         if in_go is not None:
             if self._is_replaced(registers.ip, interrupted):
                 in_go.doubt = StatusCode.CODE_AND_UNWIND_DATA_DIFFER
@@ -122,7 +122,7 @@ class Walker64(Walker[Registers]):
             doubt = remark if self._own_copy(registers.ip) else None
         if step.position != LEAF_FUNCTION and self._is_replaced(registers.ip, interrupted):
             doubt = StatusCode.CODE_AND_UNWIND_DATA_DIFFER
-        go_frame = frame_at(go_stack, registers.ip, True) if interrupted else None
+        go_frame = frame_at(go_stack, registers.ip, True) if interrupted and go_stack is not None else None
         if go_frame is not None and go_frame.may_have_left:
             doubt = StatusCode.NO_UNWIND_DATA
         if step.machine_frame is not None:

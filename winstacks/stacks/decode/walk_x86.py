@@ -111,11 +111,11 @@ class Walker32(Walker[Registers32]):
         """Finds the caller of a frame; raises UnwindError."""
         dispatcher = self._find_dispatcher(registers.ip if interrupted else registers.ip - 1)
         if dispatcher is not None:
-            start, name = dispatcher
-            functions, ip = self._functions, registers.ip
+            (start, name), functions, ip = dispatcher, self._functions, registers.ip
             if functions.place(start, ip) is not None or not functions.has_border(start, ip):
                 return self._dispatched(registers, interrupted, start, name)
-        taken = go_x86.step_in_go(self.go_stack(), registers, interrupted) or self._by_slot(registers)
+        go_stack = self.go_stack(self._find_image(registers.ip - (not interrupted)))
+        taken = (go_stack and go_x86.step_in_go(go_stack, registers, interrupted)) or self._by_slot(registers)
         if taken is None and registers.exact:
             taken = self._by_code(registers, interrupted)
         if taken is not None:

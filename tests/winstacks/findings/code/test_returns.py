@@ -119,7 +119,7 @@ def test_return_addresses_behind_calls_are_silent(name: str, check: str) -> None
 
 
 @pytest.mark.parametrize("name", X64)
-@pytest.mark.parametrize("function", ["runtime.goexit", "KiUserExceptionDispatcher"])
+@pytest.mark.parametrize("function", ["runtime.goexit", "runtime.goexit.abi0", "KiUserExceptionDispatcher"])
 def test_functions_to_which_nothing_returns_are_silent(name: str, function: str) -> None:
     assert found(returning(name, ELSEWHERE, export=function).image(), NO_CALL) == []
 

@@ -13,7 +13,7 @@ from tests.support.goprograms import PROGRAMS, GoProgram
 from winstacks.columns.words import EXPORT, PCLNTAB
 from winstacks.memory.decode.ranges import Extents
 from winstacks.names.decode.pclntab import GoFunction, GoTable, may_be_go
-from winstacks.names.decode.pe import MACHINE_AMD64, MEM_EXECUTE, MEM_WRITE, Headers, Section
+from winstacks.names.decode.pe import MACHINE_AMD64, MEM_DISCARDABLE, MEM_EXECUTE, MEM_WRITE, Headers, Section
 from winstacks.names.decode.rules import GoNames
 
 TEXT, RDATA, DATA, END = 0x1000, 0x3000, 0x5000, 0x6000
@@ -45,7 +45,10 @@ def test_nothing_is_read_before_a_function_is_asked(name: str) -> None:
         part.end - part.start for part in program.headers.sections if part.name == ".rdata"
     )
     program.table.find(begin + 1)
-    assert program.reads - table_is_there < 20
+    asked = program.reads
+    assert asked - table_is_there < 20
+    program.table.find(begin + 1)
+    assert program.reads == asked
     assert program.searched == searched
 
 
@@ -168,16 +171,39 @@ def test_a_table_that_contradicts_itself_is_none(kind: int) -> None:
 def test_the_list_of_depths_is_bounded() -> None:
     forged = Forged(0xF1)
     place = RDATA + 0x40 + 0x500
-    table = forged.table()
+    lengths = []
+
+    def read(rva: int, length: int) -> Optional[bytes]:
+        lengths.append(length)
+        return forged.read(rva, length)
+
+    table = GoTable(forged.load, read, forged.headers, BASE)
     function = table.find(TEXT + 0x40)
     assert function is not None
-    # It has no end, and no step of it goes on in the code.
-    forged.memory[place:DATA] = b"\x02\x00" * ((DATA - place) // 2)
-    forged.memory[RDATA + 0x40 + 0x800 : RDATA + 0x40 + 0x800] = b""
+    # No step of it goes on in the code, and it ends far behind.
+    forged.memory += bytes(1 << 18)
+    forged.memory[place:] = b"\x00\x02" * ((len(forged.memory) - place) // 2)
+    lengths.clear()
     assert table.depth(function, TEXT + 0x50) is None
+    assert 0 < sum(lengths) <= 1 << 14
     forged = Forged(0xF1)
-    forged.memory[place + 1 : place + 20] = b"\xff" * 19
+    # 2 in six bytes, which is +1, for 60 bytes.
+    forged.memory[place + 1 : place + 8] = b"\x82\x80\x80\x80\x80\0\x3c"
     assert forged.table().depth(function, TEXT + 0x40) is None
+
+
+def test_places_of_the_pointer_to_a_table_are_bounded() -> None:
+    """Each of a million pointers would be examined, for each of 64 headers."""
+    forged = Forged(0xF1, own_linker=False, text_word=False)
+    forged.memory[DATA:END] = struct.pack("<Q", BASE + RDATA + 0x40) * ((END - DATA) // 8)
+    reads = []
+
+    def read(rva: int, length: int) -> Optional[bytes]:
+        reads.append(rva)
+        return forged.read(rva, length)
+
+    assert GoTable(forged.load, read, forged.headers, BASE).find(TEXT + 0x40) is None
+    assert len(reads) < 80
 
 
 def test_go_names_come_before_exports() -> None:
@@ -190,6 +216,22 @@ def test_go_names_come_before_exports() -> None:
     assert label is not None
     assert label[:2] == (TEXT + 0x200, "Go")
     assert label[2] != EXPORT
+
+
+def test_debug_information_is_not_searched() -> None:
+    """GNU's linker adds it to C programs with .CRT, too: more bytes than all else."""
+    forged = Forged(0xF1)
+    rdata = forged.headers.sections[1]
+    discardable = rdata._replace(characteristics=MEM_DISCARDABLE)
+    searched = []
+
+    def load(rva: int, length: int) -> Extents:
+        searched.append(rva)
+        return forged.load(rva, length)
+
+    headers = _headers(*(discardable if part is rdata else part for part in forged.headers.sections))
+    assert GoTable(load, forged.read, headers, BASE).find(TEXT + 0x40) is None
+    assert searched == [END]
 
 
 def test_all_searches_together_are_bounded() -> None:
