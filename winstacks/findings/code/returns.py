@@ -14,6 +14,7 @@ from ...memory.decode.status import has_status
 from ...memory.decode.statuscodes import words_that
 from ...memory.decode.statusmeanings import Means
 from ...memory.image import AddressSpace
+from ...names.decode.pclntab import GOEXITS
 from ...names.decode.rules import undecorated
 from ...process.thread import Thread
 from ...stacklist.stack import StackRecord
@@ -25,7 +26,7 @@ from .functions import function_at
 from .leftovers import cut_thread, stack_values
 from .lostsections import leave_out_sections
 
-NOT_BY_A_CALL = ("goexit", "runtime.goexit", "runtime.goexit.abi0", "KiServiceLinkage")
+NOT_BY_A_CALL = ("goexit", *GOEXITS, "KiServiceLinkage")
 """Functions to which only a fabricated stack returns: the base of Go's routines, and of Zw calls."""
 
 _DISPATCHERS = "KiUser"

@@ -25,7 +25,7 @@ from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import has_status
 from ...memory.decode.statuscodes import words_that
 from ...memory.decode.statusmeanings import Means
-from ...names.decode.pclntab import SYMTAB
+from ...names.decode.pclntab import GOEXITS, SYMTAB
 from ...names.decode.pe import DIRECTORY_COM_DESCRIPTOR
 from ...names.symbolizer import KnownModule
 from ...stacklist.stack import StackRecord
@@ -56,8 +56,6 @@ _UNKNOWN = (
     "is next to it on the stack; the exports of its module, which would show a runtime, are not in the image"
 )
 _LOST_EXPORTS = words_that(Means.EXPORTS_LOST)
-_GOEXIT = "runtime.goexit", "runtime.goexit.abi0"
-"""The base of Go's routines; some programs mark functions in assembler."""
 _SCANNED = words_that(Means.SCANNED)
 """Reasons for a scan above a function that are no fault of the stack."""
 NOT_ITS_FILE = words_that(Means.NOT_ITS_FILE)
@@ -276,7 +274,7 @@ def contains_runtime(known_module: KnownModule) -> bool:
 def is_go(stack: StackRecord, facts: CheckFacts) -> bool:
     """Returns whether a stack has a frame of a Go program: its section, or the base of its routines."""
     for place in frame_places(stack, IMAGE):
-        if place.frame.details.function in _GOEXIT:
+        if place.frame.details.function in GOEXITS:
             return True
         known_module = facts.namer(stack.space).module_at(place.at)
         headers = None if known_module is None else known_module.image.headers

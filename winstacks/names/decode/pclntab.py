@@ -77,6 +77,10 @@ _DEEPEST = 1 << 30
 _WRITES_SP, _ASSEMBLER = 2, 4
 """FuncFlag_SPWRITE: the function gives the stack pointer values that its list lacks; FuncFlag_ASM."""
 _ABI0 = ".abi0"
+GOEXIT = "runtime.goexit"
+"""The base of goroutines: each begins as if the second instruction of this function were its caller."""
+GOEXITS = GOEXIT, GOEXIT + _ABI0
+"""Its names: some programs mark functions in assembler."""
 _SWITCHES = re.compile(
     r"runtime\.(?:asmcgocall|asmstdcall|badsignal2|callbackasm1|cgocallback|cgocallback_gofunc|ctrlhandler"
     r"|exceptiontramp|externalthreadhandler|firstcontinuetramp|gogo|jmpdefer|lastcontinuetramp|mcall|morestack"

@@ -13,11 +13,9 @@ from typing import Callable, Optional, Tuple
 
 from ...memory.decode.records import NamedTuple
 from ...memory.decode.statuscodes import StatusCode
-from ...names.decode.pclntab import GoFunction
+from ...names.decode.pclntab import GOEXIT, GoFunction
 from .frames import CodeImage, FindImage, UnwindError
 
-_GOEXIT = "runtime.goexit"
-"""The base of goroutines: each begins as if the second instruction of this function were its caller."""
 _LONGEST_NOP = 4
 _LEFT = frozenset(("runtime.mcall", "runtime.morestack"))
 """Functions that leave a goroutine for good: what they call goes on with another one."""
@@ -90,7 +88,7 @@ def frame_at(stack: GoStack, ip: int, interrupted: bool) -> Optional[GoFrame]:
     if function is None:
         return None
     frame, name = GoFrame(image, function, address, stopped), function.plain_name
-    if name == _GOEXIT:
+    if name == GOEXIT:
         return frame._replace(is_base=True)
     if not stopped and name in _LEFT:
         raise UnwindError(StatusCode.NO_UNWIND_DATA)
@@ -123,7 +121,7 @@ def is_base(image: CodeImage, address: int) -> bool:
     instruction of `goexit`, which no call pushed."""
     rva = address - 1 - image.base
     function = None if image.go is None else image.go.find(rva)
-    return function is not None and function.plain_name == _GOEXIT and rva < function.begin + _LONGEST_NOP
+    return function is not None and function.plain_name == GOEXIT and rva < function.begin + _LONGEST_NOP
 
 
 def leaves(image: CodeImage, address: int) -> bool:
