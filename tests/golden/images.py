@@ -4,10 +4,8 @@
 
 from __future__ import annotations
 
-import lzma
 import os
 import pathlib
-import shutil
 from typing import Callable, Tuple
 
 from tests.conftest import SHARED
@@ -18,7 +16,7 @@ from tests.forge.smalldump import Driver, SmallDump
 from tests.forge.std import Std
 from tests.forge.std_damage import Damaged
 from tests.forge.trapentries import FAULT, X86_OLD, Entry
-from tests.support import deadlockimages, realtruth, smalldumps, tracedkernels
+from tests.support import deadlockimages, realtruth, smalldumps, strangers, tracedkernels
 from tests.support.clean import images as clean_images
 
 ImageFiles = Tuple[pathlib.Path, pathlib.Path]
@@ -234,10 +232,6 @@ def reactos(name: str) -> Callable[[pathlib.Path], ImageFiles]:
     """A whole system that nobody here wrote."""
 
     def make(folder: pathlib.Path) -> ImageFiles:
-        image = folder / "image.raw"
-        with lzma.open(SHARED / "reactos" / f"{name}.raw.xz") as packed, image.open("wb") as file:
-            shutil.copyfileobj(packed, file, 1 << 20)
-        shutil.copytree(SHARED / "reactos" / "isf", folder / "symbols")
-        return image, folder / "symbols"
+        return strangers.unpacked(SHARED / "reactos" / f"{name}.raw.xz", folder), folder / "symbols"
 
     return make

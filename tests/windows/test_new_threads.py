@@ -7,9 +7,7 @@ Bit 1 of EFlags is clear there, which no processor leaves clear. Such threads ar
 
 from __future__ import annotations
 
-import lzma
 import pathlib
-import shutil
 from typing import Any, Dict, List
 
 import pytest
@@ -22,6 +20,7 @@ from tests.forge.kernel import Kernel
 from tests.forge.thread import Thread
 from tests.forge.trapentries import X64, X86_OLD, Entry
 from tests.support.only import only
+from tests.support.strangers import unpacked
 from tests.support.trapforge import TOP_DISTANCE, architecture
 from tests.support.trapsets import filled, registers_64, registers_86
 from tests.windows.test_callstacks import Row, by_key, plain, stacks
@@ -139,10 +138,7 @@ def test_new_threads_of_a_kernel_that_nobody_here_wrote(
     folder = shared_dir / "reactos_x64"
     if not folder.is_dir():
         pytest.skip("the images of ReactOS for x64 are not there")
-    image = tmp_path / "image.raw"
-    with lzma.open(folder / "images" / "rosx64-newthreads.raw.xz") as packed, image.open("wb") as file:
-        shutil.copyfileobj(packed, file, 1 << 20)
-    shutil.copytree(folder / "isf", tmp_path / "symbols")
+    image = unpacked(folder / "images" / "rosx64-newthreads.raw.xz", tmp_path)
     listed = vol.run(image, "windows.trapframes", "--pid", "76", symbols=tmp_path / "symbols").rows
     written: Dict[int, Dict[str, Any]] = {row["TID"]: row for row in listed if row["TrapKind"] == "written"}
     assert {tid: (row["Rip"], row["Rsp"], row["Status"]) for tid, row in written.items()} == {
