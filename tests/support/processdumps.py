@@ -12,6 +12,7 @@ import importlib
 import pathlib
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
+import pytest
 from volatility3 import framework
 from volatility3.framework import automagic, contexts, interfaces, plugins
 
@@ -179,6 +180,12 @@ SAMPLE: Dict[str, Dict[str, Any]] = {
 def write_of_sample(opened: Opened, path: pathlib.Path) -> None:
     """Writes the dump of a process of the sample, one of SAMPLE by its name."""
     path.write_bytes(dump_of(opened, **SAMPLE[path.name]))
+
+
+def whole_faults(caplog: pytest.LogCaptureFixture) -> List[str]:
+    """Returns the warnings of the faults of a dump as a whole."""
+    texts = (record.getMessage() for record in caplog.records)
+    return [text for text in texts if text.startswith("Rows may be missing or wrong: ")]
 
 
 class OpenedDump:

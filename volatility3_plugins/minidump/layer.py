@@ -51,6 +51,12 @@ class MinidumpLayer(segmented.SegmentedLayer):
 
         return opened.image_of(self.context, self.name, config_path, kernel_symbols)
 
+    def faults(self) -> Any:
+        """Returns the faults of the dump as a whole; see `faults` of the library."""
+        from winstacks.minidump import opened
+
+        return opened.faults(self.dump, self.status)
+
     @property
     def minimum_address(self) -> int:
         """The lowest possible address."""
@@ -97,6 +103,12 @@ class SmallDumpLayer(MinidumpLayer):
         from winstacks.minidump import smalldump
 
         return smalldump.image_of(self.context, self.name, config_path, kernel_symbols)
+
+    def faults(self) -> Any:
+        """Returns the faults of the dump as a whole; see `faults` of the library."""
+        from winstacks.minidump import smalldump
+
+        return smalldump.faults(self.dump, self.status)
 
 
 class MinidumpStacker(interfaces.automagic.StackerLayerInterface):

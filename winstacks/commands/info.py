@@ -41,6 +41,7 @@ class Info(Command[Stream, Stream]):
     grid = GRID
     things = "streams"
     kernel = False
+    where_faults = ""
 
     @cached_property
     def _dump(self) -> Minidump:

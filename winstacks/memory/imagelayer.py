@@ -7,13 +7,14 @@ from __future__ import annotations
 from typing import Optional, Protocol
 
 from .decode.machine import Machine
+from .decode.status import Status
 from .image import Image
 
 
 class ImageLayer(Protocol):
     """A layer that is a whole image, without a kernel that can be walked: the memory of a dump.
 
-    Both methods raise UnsupportedMachineError if the machine is not supported or not known.
+    The first two methods raise UnsupportedMachineError if the machine is not supported or not known.
     """
 
     def machine(self) -> Machine:
@@ -21,3 +22,6 @@ class ImageLayer(Protocol):
 
     def open_image(self, config_path: str, kernel_symbols: Optional[str] = None) -> Image:
         """Returns the image."""
+
+    def faults(self) -> Status:
+        """Returns the faults of the dump as a whole: of its header, its directory and its memory."""

@@ -16,7 +16,7 @@ from ..handles.events import handle_events
 from ..memory import bulk
 from ..memory.decode.machine import Machine, UnsupportedMachineError
 from ..memory.decode.machine import machine_of as machine_of_number
-from ..memory.decode.status import Status, numbers_of
+from ..memory.decode.status import Status, numbers_of, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
 from ..memory.tables import KernelSymbolsError
@@ -37,7 +37,6 @@ from .decode.system import system_info
 from .decode.threads import listed_threads
 from .decode.threadstates import trap_frames
 from .facts import WITH_FULL_MEMORY, DumpFacts
-from .faults import tell_faults
 from .functions import DumpFunctions
 from .handles import DumpHandles
 from .modules import DumpModules
@@ -135,5 +134,9 @@ def image_of(
     image.providing(dynamic_tables)(DumpFunctions(image, dump))
     image.providing(handle_events)(lambda _databases: handles)
     image.providing(handle_objects)(handles)
-    tell_faults(dump.status, *(stream.status for stream in dump.streams), layer.status)
     return image
+
+
+def faults(dump: Minidump, of_memory: Status) -> Status:
+    """Returns the faults of a dump as a whole. `of_memory` is the status of its lists of memory."""
+    return status(dump.status, *(stream.status for stream in dump.streams), of_memory)

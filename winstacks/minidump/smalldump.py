@@ -18,7 +18,7 @@ from typing import Any, List, Optional, Tuple
 from volatility3.framework import interfaces
 
 from ..memory import bulk
-from ..memory.decode.status import Status, numbers_of
+from ..memory.decode.status import NOTHING, Status, numbers_of, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
 from ..names.loaderlists import module_lists
@@ -36,7 +36,6 @@ from .decode.kernelheader import NotAKernelDumpError
 from .decode.memory import MemoryRange
 from .decode.triage import TriageDump, memory_ranges
 from .drivers import DumpDrivers
-from .faults import tell_faults
 from .kernelsymbols import kernel_table
 from .smallfacts import NoRegions, SmallDumpFacts
 
@@ -122,9 +121,13 @@ def image_of(
     image.providing(unloaded_modules)(drivers)
     image.providing(regions)(NoRegions())
     image.providing(machine_facts)(SmallDumpFacts(image, dump))
-    if not dump.header_only:
-        tell_faults(dump.status, layer.status)
     return image
+
+
+def faults(dump: TriageDump, of_memory: Status) -> Status:
+    """Returns the faults of a dump as a whole; a header alone has none. `of_memory` is the status of
+    its memory."""
+    return NOTHING if dump.header_only else status(dump.status, of_memory)
 
 
 def _table_of(dump: TriageDump) -> str:

@@ -80,6 +80,7 @@ class Command(Generic[Step, Item]):
         kernel: whether PID 0 selects the kernel
         recorded: whether the command lists what Windows recorded, which a small kernel dump lacks
         grouped: whether consecutive steps with one text are one step of the progress
+        where_faults: the end of the warning about a dump that is faulty as a whole
         joins: whether workers send steps, whose items the first process joins, and not rows
         found: whether there is anything to show, before the options filter it
         matched: whether anything passes the options
@@ -90,6 +91,7 @@ class Command(Generic[Step, Item]):
     key: Tuple[str, ...] = ()
     unreadable: Tuple[str, ...] = ("PID", "Process")
     things = nothing = to_enable = ""
+    where_faults = " (see minidump.info)"
     kernel = True
     grouped = recorded = joins = False
 
@@ -109,7 +111,7 @@ class Command(Generic[Step, Item]):
         """The image that the plugin runs on. Plugins for other kinds of input open it here. Raises
         RenderException if the machine is not supported, or the input cannot contain what the command
         lists."""
-        image = requested.open_image(self.plugin)
+        image = requested.open_image(self.plugin, self.where_faults)
         if self.recorded and image.threads_only:
             raise exceptions.RenderException(NO_RECORDS)
         return image

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import logging
 import os
 from typing import Callable, Collection, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple, cast
 
@@ -18,6 +19,7 @@ from volatility3.framework import exceptions, interfaces
 from ..columns.words import MEMORY_IMAGE, PROCESS_DUMP
 from ..memory import bulk, tables
 from ..memory.decode.machine import Machine, UnsupportedMachineError, machines_of
+from ..memory.decode.status import text
 from ..memory.image import AddressSpace, Image
 from ..memory.imagelayer import ImageLayer
 from ..minidump.decode.dumpfile import OtherSystemError
@@ -27,6 +29,8 @@ from ..options import DUMP
 from ..process.processlist import process_list
 from ..process.spaces import AddressSpaces
 from ..process.threads import Threads
+
+vollog = logging.getLogger(__name__)
 
 
 def check(plugin: interfaces.plugins.PluginInterface) -> None:
@@ -87,14 +91,20 @@ def input_kind(plugin: interfaces.plugins.PluginInterface) -> str:
     return MEMORY_IMAGE if plugin.config.get(DUMP, None) is None else PROCESS_DUMP
 
 
-def open_image(plugin: interfaces.plugins.PluginInterface) -> Image:
-    """Returns the image that a plugin runs on: a kernel's memory, or the dump of a process. Raises
-    RenderException if the machine is not supported, or the input is of another system than Windows."""
+def open_image(plugin: interfaces.plugins.PluginInterface, where: str = " (see minidump.info)") -> Image:
+    """Returns the image that a plugin runs on: a kernel's memory, or the dump of a process.
+
+    Warns of the faults of a dump as a whole. `where` follows them: where rows have them. Raises
+    RenderException if the machine is not supported, or the input is of another system than Windows.
+    """
     dump = plugin.config.get(DUMP, None)
     try:
         if dump is not None:
             named = plugin.config.get("kernel_symbols", None)
-            opened = _dump_layer(plugin, dump).open_image(plugin.config_path, named)
+            layer = _dump_layer(plugin, dump)
+            opened, faults = layer.open_image(plugin.config_path, named), layer.faults()
+            if faults:
+                vollog.warning(f"Rows may be missing or wrong: {text(faults)}{where}")
         else:
             opened = Image(plugin.context, plugin.config["kernel"], plugin.config_path)
     except (UnsupportedMachineError, OtherSystemError, tables.KernelSymbolsError) as error:
