@@ -61,8 +61,9 @@ DUMP_MAXIMUM = (1 << 64) - 1
 PARTIAL_DUMPS = {
     6: "it has the pages of the kernel; the pages of processes are absent",
     7: "it has the pages of the kernel; the pages of processes are absent, or incomplete",
+    8: "it has the pages of the kernel; the pages of processes are absent",
 }
-"""Memory that a bitmap dump of a kernel lacks, by DumpType (kernel; automatic and active)."""
+"""Memory that a crash dump of a kernel lacks, by DumpType (kernel; automatic and active; live, kernel)."""
 
 _LOCATION = "automagic.LayerStacker.single_location"
 """Configuration path where Volatility keeps the location of its input file."""

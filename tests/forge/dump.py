@@ -3,7 +3,7 @@
 """Image files: raw, crash dumps of both bitnesses, and any of them packed.
 
 Header layouts: `crash64.json`, `crash.json` and `crash_common.json` of Volatility; types 1 (full,
-runs of pages) and 5 (bitmap, "active memory").
+runs of pages) and 5 (bitmap, "active memory"). Live dumps: the structures of kdmp-parser, which reads them.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ _RAW_MINIMUM = {64: 0x2A0000, 32: 0x1030000}
 _FULL = 1
 BITMAP, BITMAP_KERNEL, BITMAP_AUTOMATIC = 5, 6, 7
 """DumpType of bitmap dumps."""
+LIVE = (8, 9, 10)
+"""DumpType of live dumps."""
 # Bytes of the header that hold the physical memory descriptor.
 _DESCRIPTOR_SIZE = 700
 
@@ -58,9 +60,9 @@ class Image:
     ) -> pathlib.Path:
         """Writes the file that its name asks for: `.raw` or `.dmp`, each with or without `.xz`.
 
-        `bitmap` is the DumpType of a bitmap dump, 0 for a full one; such a dump has no page of `without`
-        (page frame numbers). A name of another ending is a raw image. No real bitmap dump is known: a `seed`
-        draws the signature, a bitmap longer than the memory, and room between it and the pages.
+        `bitmap` is the DumpType of a bitmap dump or a live one, 0 for a full one; such a dump has no page of
+        `without` (page frame numbers). A name of another ending is a raw image. No real bitmap dump is known:
+        a `seed` draws the signature, a bitmap longer than the memory, and room between it and the pages.
         """
         packed = path.suffix == ".xz"
         crash = (path.stem if packed else path.name).endswith(".dmp")
@@ -91,6 +93,8 @@ class Image:
     ) -> None:
         if not crash:
             self._raw(file)
+        elif bitmap in LIVE:
+            self._live(file, bitmap, without)
         elif bitmap:
             self._bitmap(file, bitmap, without, None if seed is None else random.Random(seed))
         else:
@@ -143,6 +147,19 @@ class Image:
         descriptor = struct.pack("<I4xQ" if self.bits == 64 else "<II", 0, len(numbers))
         file.write(self._header(dump_type, descriptor))
         file.write((summary + bits).ljust(size - start, b"\0"))
+        self._pages(file, numbers)
+
+    def _live(self, file: BinaryIO, dump_type: int, without: Collection[int]) -> None:
+        numbers = [number for number, _ in self._phys.pages() if number not in without]
+        steps = itertools.groupby(enumerate(numbers), lambda item: item[1] - item[0])
+        runs = [[number for _, number in run] for _, run in steps]
+        entries = b"".join(struct.pack("<QQ", run[0], len(run)) for run in runs)
+        start = 2 * PAGE
+        first = start + -(-(48 + len(entries)) // PAGE) * PAGE
+        head = struct.pack("<I4s4s4xQQ", 0x40, b"RDMP", b"DUMP", first - start - 32, first)
+        head += struct.pack("<I4xQ", len(runs), len(numbers))
+        file.write(self._header(dump_type, struct.pack("<I4xQ", 0, len(numbers))))
+        file.write((head + entries).ljust(first - start, b"\0"))
         self._pages(file, numbers)
 
     def _pages(self, file: BinaryIO, numbers: Sequence[int]) -> None:

@@ -1,22 +1,29 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Bitmap dumps of types 6 and 7 open as images; the pages of processes that they lack are named."""
+"""Bitmap dumps and live dumps open as images; the pages of processes that they lack are named.
+
+What contradicts itself, or is of no kind that anything reads, is named before Volatility reads it."""
 
 from __future__ import annotations
 
 import pathlib
+import struct
 from typing import Any, List, Optional, Set
 
 import pytest
+from volatility3.framework import exceptions
+from volatility3.framework.layers import crash
 from volatility3.plugins.minidump import bitmaplayer
 from volatility3.plugins.windows import gflags
 
 from tests.forge import context, kernels, sample, vol
 from tests.forge.context import Opened
-from tests.forge.dump import BITMAP, BITMAP_AUTOMATIC, BITMAP_KERNEL, Image
+from tests.forge.dump import BITMAP, BITMAP_AUTOMATIC, BITMAP_KERNEL, LIVE, Image
 from tests.forge.kernel import Kernel
 from tests.support.only import only
 from winstacks.process.spaces import AddressSpaces
+
+from . import test_small_hostile
 
 PAGE = 0x1000
 USER_END = 1 << 47
@@ -52,12 +59,12 @@ def run(path: pathlib.Path, symbols: pathlib.Path, *line: str) -> Any:
     return done
 
 
-@pytest.mark.parametrize("dump_type", [BITMAP, BITMAP_KERNEL, BITMAP_AUTOMATIC])
+@pytest.mark.parametrize("dump_type", [BITMAP, BITMAP_KERNEL, BITMAP_AUTOMATIC, *LIVE])
 def test_rows_of_the_kernel_are_those_of_a_full_dump(
     image: Image, opened: Opened, tmp_path: pathlib.Path, dump_type: int
 ) -> None:
     symbols = image.install(tmp_path / "symbols")
-    without = pages_of_processes(opened) if dump_type != BITMAP else set()
+    without = pages_of_processes(opened) if dump_type in (BITMAP_KERNEL, BITMAP_AUTOMATIC, LIVE[0]) else set()
     path = image.save(tmp_path / "memory.dmp", dump_type, without)
     whole = image.save(tmp_path / "whole.dmp")
     line = "windows.callstacks", "--pid", "4"
@@ -65,8 +72,8 @@ def test_rows_of_the_kernel_are_those_of_a_full_dump(
     done = run(path, symbols, "windows.traceimage")
     row = only(done.rows)
     assert row["InputKind"] == "image"
-    expected = {BITMAP: None, BITMAP_KERNEL: "kernel pages", BITMAP_AUTOMATIC: "active pages"}
-    assert row["Completeness"] == expected[dump_type]
+    expected = {BITMAP_KERNEL: "kernel pages", BITMAP_AUTOMATIC: "active pages", LIVE[0]: "kernel pages"}
+    assert row["Completeness"] == expected.get(dump_type)
     assert (f"Dump of type {dump_type}: it has the pages of the kernel" in done.stderr) == bool(without)
     assert not row["Truncated"]
 
@@ -92,7 +99,7 @@ def test_a_32_bit_dump_opens(seed: Optional[int], tmp_path: pathlib.Path) -> Non
     image.install(context.symbol_directory())
     opened = context.open_file(image.save(tmp_path / "memory.dmp", BITMAP_AUTOMATIC, seed=seed))
     below = opened.context.layers[opened.layer.dependencies[0]]
-    assert isinstance(below, bitmaplayer.BitmapDump32Layer)
+    assert isinstance(below, bitmaplayer.PagesDump32Layer)
     assert {row["Process"] for _, row in opened.rows(gflags.GFlags)} >= {"nt", "app.exe"}
 
 
@@ -114,6 +121,68 @@ def test_more_runs_than_the_header_has_room_for(
     path.write_bytes(data)
     opened = context.open_file(path)
     below = opened.context.layers[opened.layer.dependencies[0]]
-    assert isinstance(below, bitmaplayer.RunsDump32Layer)
+    assert isinstance(below, bitmaplayer.PagesDump32Layer)
     assert opened.rows(gflags.GFlags) == expected
     assert f"NumberOfRuns of the header is {claimed}" in caplog.text
+
+
+@pytest.mark.parametrize("dump_type", [BITMAP, BITMAP_KERNEL, *LIVE])
+def test_the_pages_of_kdmp_parser(image: Image, tmp_path: pathlib.Path, dump_type: int) -> None:
+    """Each page of each dump, and those that are absent."""
+    kdmp_parser = pytest.importorskip("kdmp_parser")
+    path = image.save(tmp_path / "memory.dmp", dump_type)
+    other, opened = kdmp_parser.KernelDumpParser(path), context.open_file(path)
+    layer = opened.context.layers[opened.layer.dependencies[0]]
+    assert isinstance(layer, bitmaplayer.PagesDump64Layer)
+    pages = [
+        start // PAGE
+        for start, _, length, _ in layer._segments
+        for start in range(start, start + length, PAGE)
+    ]
+    assert len(pages) > 1000
+    for number in pages:
+        assert layer.read(number * PAGE, PAGE) == bytes(other.read_physical_page(number * PAGE))
+    for number in {page + 1 for page in pages} - {*pages}:
+        assert other.read_physical_page(number * PAGE) is None
+
+
+@pytest.mark.parametrize("dump_type", [1, BITMAP, BITMAP_AUTOMATIC, *LIVE])
+def test_what_has_no_pages_is_said_at_once(
+    dump_type: int, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A small dump that calls itself larger: Volatility would read its bytes as bits of a bitmap, or runs."""
+    data = bytearray(test_small_hostile.dump(True))
+    struct.pack_into("<I", data, 0xF98, dump_type)
+    path = tmp_path / "memory.dmp"
+    path.write_bytes(data)
+    monkeypatch.setattr(crash.WindowsCrashDump32Layer, "_load_segments", lambda layer: pytest.fail("read"))
+    with pytest.raises(exceptions.UnsatisfiedException):
+        context.open_file(path)
+    assert "the header is" in caplog.text if dump_type == 1 else f"type {dump_type}: Behind" in caplog.text
+
+
+@pytest.mark.parametrize("dump_type", [0, 2, 3, 11, 0xFFFFFFFF])
+def test_a_type_that_nothing_reads_is_named(
+    dump_type: int, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = bytearray(test_small_hostile.dump(True))
+    struct.pack_into("<I", data, 0xF98, dump_type)
+    path = tmp_path / "memory.dmp"
+    path.write_bytes(data)
+    with pytest.raises(exceptions.UnsatisfiedException):
+        context.open_file(path)
+    assert f"The crash dump is of type {dump_type}, which neither" in caplog.text
+
+
+def test_a_bitmap_with_another_number_of_pages_says_so(
+    image: Image, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A bit that was cleared moves all pages behind it."""
+    path = image.save(tmp_path / "memory.dmp", BITMAP)
+    data = bytearray(path.read_bytes())
+    for change, told in ((0, False), (1, True)):
+        data[0x2028] ^= change
+        path.write_bytes(data)
+        caplog.clear()
+        context.open_file(path)
+        assert ("memory may be missing or misplaced" in caplog.text) == told

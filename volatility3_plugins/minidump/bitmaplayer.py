@@ -2,14 +2,13 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Crash dumps that Volatility's own layer cannot read, as the layer of physical memory on which it builds.
 
-These are bitmap dumps (types 5, 6 and 7): Volatility refuses types 6 and 7, which Windows writes by default.
-And complete dumps (type 1) whose header claims more runs of pages than it has room for: Volatility reads the
-rest of the file as further runs, which takes days. Everything above is Volatility's: its plugins open such a
-dump like any other image.
+These are bitmap dumps (types 5, 6 and 7) and live dumps (types 8, 9 and 10): Volatility refuses all of them
+but type 5. And complete dumps (type 1) whose header contradicts itself: Volatility reads the rest of the file
+as further runs, which takes days, or fewer runs than there are. Everything above is Volatility's: its plugins
+open such a dump like any other image.
 """
 
 import logging
-import struct
 from typing import List, Optional, Tuple
 
 from volatility3.framework import constants, exceptions, interfaces
@@ -19,122 +18,67 @@ from volatility3.plugins.windows import winstacks_library
 options = winstacks_library.options(__file__)
 vollog = logging.getLogger(__name__)
 
-_TYPES = [5, 6, 7]
-_RUNS_SIZE = 700
-"""Size of PhysicalMemoryBlockBuffer in bytes (Volatility's `crash.json` and `crash64.json`)."""
+_COMPLETE, _BITMAPS, _LIVE = 1, (5, 6, 7), (8, 9, 10)
+"""DumpType of the crash dumps that a layer of this module can read."""
+_NOTHING = [(0, 0, 0, 0)]
+"""The memory of a file whose pages cannot be found. Volatility's own layer would read its bits nevertheless,
+for a length of time that the file chooses: a layer without memory keeps it from that."""
 
 
-class _BitmapLayer(crash.WindowsCrashDump32Layer):
-    """The common part of both bitnesses."""
-
-    supported_dumptypes = _TYPES
-
-    def _load_segments(self) -> None:
-        from winstacks.minidump.decode import bitmap
-
-        base = self.context.layers[self._base_layer]
-
-        def read(offset: int, length: int) -> bytes:
-            try:
-                return bytes(base.read(offset, length))
-            except exceptions.InvalidAddressException:
-                return b""
-
-        try:
-            found = bitmap.read_bitmap(
-                read, int(base.maximum_address) + 1, self._page_size * self.headerpages
-            )
-        except bitmap.BitmapError as error:
-            vollog.warning(str(error))
-            raise crash.WindowsCrashDumpFormatException(self.name, str(error)) from error
-        self._segments: List[Tuple[int, int, int, int]] = [
-            (run.address, run.offset, run.length, run.length) for run in found.runs
-        ]
-        if not self._segments:
-            vollog.warning("The bitmap of the dump names no page of the file")
-            raise crash.WindowsCrashDumpFormatException(self.name, "The bitmap names no page of the file")
-        self.bytes_behind_the_end = found.lost * self._page_size
-        if found.lost:
-            vollog.warning(f"The file ends before {found.lost} pages that its bitmap names: they are absent")
-        if found.left_out or found.cut:
-            vollog.warning(
-                f"The bitmap is larger than those of Windows: {found.left_out} pages of the file and "
-                f"{found.cut} bytes of the bitmap are left out"
-            )
-        if self.dump_type in options.PARTIAL_DUMPS:
-            vollog.warning(f"Dump of type {self.dump_type}: {options.PARTIAL_DUMPS[self.dump_type]}")
-
-
-class BitmapDump32Layer(_BitmapLayer):
-    """A bitmap dump of an x86 kernel. Addresses are physical."""
-
-
-class BitmapDump64Layer(_BitmapLayer, crash.WindowsCrashDump64Layer):
-    """A bitmap dump of an x64 kernel. Addresses are physical."""
-
-    supported_dumptypes = _TYPES
-
-
-class RunsDump32Layer(crash.WindowsCrashDump32Layer):
-    """A complete dump of an x86 kernel whose NumberOfRuns is impossible. Addresses are physical.
+class PagesDump32Layer(crash.WindowsCrashDump32Layer):
+    """A crash dump of an x86 kernel, of a kind that Volatility does not read. Addresses are physical.
 
     Attributes:
-        place: offset of PhysicalMemoryBlockBuffer
-        head, run: forms of NumberOfRuns with NumberOfPages, and of a run
+        signature: the first bytes of the header
+        bytes_behind_the_end: bytes of its pages that lie behind the end of the file
     """
 
-    supported_dumptypes = [1]
-    place = 0x64
-    head, run = struct.Struct("<II"), struct.Struct("<II")
+    supported_dumptypes = [_COMPLETE, *_BITMAPS]
+    signature = b"PAGEDUMP"
 
     @classmethod
     def check_header(
         cls, base_layer: interfaces.layers.DataLayerInterface, offset: int = 0
     ) -> Tuple[int, int]:
-        """Raises WindowsCrashDumpFormatException unless the header is one whose runs exceed its room."""
+        """Raises WindowsCrashDumpFormatException unless the header is one of these kinds. Warns of a kind
+        that nothing reads."""
         found = super().check_header(base_layer, offset)
-        if cls._claimed(base_layer) <= cls._room():
-            raise crash.WindowsCrashDumpFormatException(base_layer.name, "NumberOfRuns is possible")
+        kind = base_layer.read(options.SMALL_DUMPS[cls.signature][0], len(options.SMALL_DUMP_TYPE))
+        number = int.from_bytes(kind, "little")
+        if number not in cls.supported_dumptypes:
+            if kind != options.SMALL_DUMP_TYPE:
+                vollog.warning(
+                    f"The crash dump is of type {number}, which neither Volatility nor this pack reads"
+                )
+            raise crash.WindowsCrashDumpFormatException(base_layer.name, f"DumpType is {number}")
+        if number == _COMPLETE:
+            from winstacks.minidump import kernelpages
+
+            if kernelpages.block(base_layer, cls.headerpages > 1).consistent:
+                raise crash.WindowsCrashDumpFormatException(base_layer.name, "The runs are consistent")
         return found
 
-    @classmethod
-    def _claimed(cls, base_layer: interfaces.layers.DataLayerInterface) -> int:
-        return int(cls.head.unpack(base_layer.read(cls.place, cls.head.size))[0])
-
-    @classmethod
-    def _room(cls) -> int:
-        """Returns the number of runs that the header has room for."""
-        return (_RUNS_SIZE - cls.head.size) // cls.run.size
-
     def _load_segments(self) -> None:
-        base = self.context.layers[self._base_layer]
-        size, offset = int(base.maximum_address) + 1, self._page_size * self.headerpages
-        data = base.read(self.place + self.head.size, self._room() * self.run.size)
-        self._segments: List[Tuple[int, int, int, int]] = []
-        for first, pages in self.run.iter_unpack(data):
-            length = min(pages * self._page_size, size - offset)
-            if length <= 0:
-                break
-            self._segments.append((first * self._page_size, offset, length, length))
-            offset += length
-        vollog.warning(
-            f"NumberOfRuns of the header is {self._claimed(base)}, and it has room for {self._room()}: the "
-            f"{len(self._segments)} that the file has are read, memory may be missing or misplaced"
-        )
-        if not self._segments:
-            raise crash.WindowsCrashDumpFormatException(self.name, "The header names no run of pages")
+        from winstacks.minidump import kernelpages
+
+        base, pages = self.context.layers[self._base_layer], self.headerpages
+        found = kernelpages.pages(base, self.dump_type, pages, pages > 1)
+        runs = [(run.address, run.offset, run.length, run.length) for run in found.runs]
+        self._segments: List[Tuple[int, int, int, int]] = runs or _NOTHING
+        self.bytes_behind_the_end = found.lost * self._page_size
+        if self.dump_type in options.PARTIAL_DUMPS:
+            vollog.warning(f"Dump of type {self.dump_type}: {options.PARTIAL_DUMPS[self.dump_type]}")
 
 
-class RunsDump64Layer(RunsDump32Layer, crash.WindowsCrashDump64Layer):
-    """A complete dump of an x64 kernel whose NumberOfRuns is impossible. Addresses are physical."""
+class PagesDump64Layer(PagesDump32Layer, crash.WindowsCrashDump64Layer):
+    """A crash dump of an x64 kernel, of a kind that Volatility does not read. Addresses are physical."""
 
-    supported_dumptypes = [1]
-    place = 0x88
-    head, run = struct.Struct("<I4xQ"), struct.Struct("<QQ")
+    supported_dumptypes = [*PagesDump32Layer.supported_dumptypes, *_LIVE]
+    signature = b"PAGEDU64"
 
 
 class BitmapDumpStacker(interfaces.automagic.StackerLayerInterface):
-    """Stacks the layer before Volatility's own layer, which refuses types 6 and 7."""
+    """Stacks the layer before Volatility's own layer."""
 
     stack_order = 10
 
@@ -146,7 +90,7 @@ class BitmapDumpStacker(interfaces.automagic.StackerLayerInterface):
         progress_callback: constants.ProgressCallback = None,
     ) -> Optional[interfaces.layers.DataLayerInterface]:
         """Returns the layer, None unless the layer below holds a dump of these kinds."""
-        for kind in (BitmapDump32Layer, BitmapDump64Layer, RunsDump32Layer, RunsDump64Layer):
+        for kind in (PagesDump32Layer, PagesDump64Layer):
             try:
                 kind.check_header(context.layers[layer_name])
                 name = context.layers.free_layer_name(kind.__name__)

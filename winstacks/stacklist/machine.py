@@ -55,8 +55,8 @@ SYSTEM_PROCESSES = frozenset(
 )  # fmt: skip
 """Programs that Windows itself runs in session 0."""
 
-_COMPLETENESSES = {6: KERNEL_PAGES, 7: ACTIVE_PAGES}
-"""DumpType of bitmap dumps (kernel; automatic and active)."""
+_COMPLETENESSES = {6: KERNEL_PAGES, 7: ACTIVE_PAGES, 8: KERNEL_PAGES}
+"""DumpType of dumps without some pages (bitmap dumps: kernel, automatic and active; live dumps: kernel)."""
 
 _FILLER = int.from_bytes(b"PAGE", "little")
 

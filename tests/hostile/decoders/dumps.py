@@ -16,6 +16,7 @@ from symbols import isf
 from tests.forge.minidump import Writer
 from tests.winstacks.minidump.decode import (
     test_bitmap,
+    test_pageranges,
     test_reporters,
     test_streams,
     test_threadstates,
@@ -24,7 +25,7 @@ from tests.winstacks.minidump.decode import (
 from tests.winstacks.names.decode import test_pdb
 from winstacks.memory.decode.status import text
 from winstacks.minidump.decode import handleobjects, handles, reporters, threadstates
-from winstacks.minidump.decode.bitmap import BitmapError
+from winstacks.minidump.decode.bitmap import Bitmap, BitmapError
 from winstacks.minidump.decode.dumpfile import NotAMinidumpError
 from winstacks.minidump.decode.kernelheader import NotAKernelDumpError
 from winstacks.minidump.decode.writers import writer_of
@@ -102,6 +103,31 @@ def _bitmaps() -> List[bytes]:
     return [test_bitmap.dump(pattern, pages) for pattern, pages in zip(bits, (4, 3, 8, 1))]
 
 
+def _decode_ranges(data: bytes, whole: bytes) -> None:
+    """No run leaves the file, and the runs are in order in memory."""
+    for wide in (True, False):
+        _check_runs(data, test_pageranges.complete(data, wide))
+    try:
+        _check_runs(data, test_pageranges.live(data))
+    except BitmapError:
+        return
+
+
+def _check_runs(data: bytes, found: Bitmap) -> None:
+    assert all(run.length > 0 and run.offset + run.length <= len(data) for run in found.runs)
+    assert sum(run.length for run in found.runs) <= len(data)
+    for before, run in zip(found.runs, found.runs[1:]):
+        assert before.address + before.length <= run.address
+
+
+def _page_ranges() -> List[bytes]:
+    ranges = [(5, 3), (0x20, 2), (0x21, 4)]
+    return [
+        test_pageranges.live_dump(ranges),
+        *(test_pageranges.complete_file(w, ranges) for w in (True, False)),
+    ]
+
+
 def _decode_pdb(data: bytes, whole: bytes) -> None:
     try:
         pdb = Pdb(lambda offset, length: data[offset : offset + length], len(data))
@@ -135,6 +161,7 @@ def targets() -> List[Target]:
         Target("minidump", _seeds, _decode),
         Target("smalldump", _small_dumps, _decode_small),
         Target("bitmap", _bitmaps, _decode_bitmap),
+        Target("pageranges", _page_ranges, _decode_ranges),
         Target("pdb", _pdbs, _decode_pdb),
         Target("isftext", _isf_texts, _decode_isf),
     ]

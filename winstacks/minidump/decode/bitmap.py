@@ -6,21 +6,21 @@ Dumps of types 5 (complete), 6 (kernel) and 7 (automatic and active) have a _SUM
 bit for each physical page, and from HeaderSize on the pages whose bits are set, in order.
 
 Source: _SUMMARY_DUMP of Volatility's `crash_common.json` (type 5). That types 6 and 7 have the same bitmap is
-described (Microsoft, "Automatic Memory Dump"), and was read from forged dumps only.
+described (Microsoft, "Automatic Memory Dump"; kdmp-parser, of type 6), and was read from forged dumps only.
 """
 
 from __future__ import annotations
 
 import re
 import struct
-from typing import Iterator, List, Tuple
+from typing import Iterator, List, Optional, Tuple
 
 from ...memory.decode.memory import ReadFile
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.records import NamedTuple
 
-FULL, KERNEL, AUTOMATIC = 5, 6, 7
-"""DumpType of bitmap dumps."""
+TYPES = (5, 6, 7)
+"""DumpType of bitmap dumps: complete, kernel, automatic and active."""
 
 _SIGNATURES = (b"SDMP", b"FDMP")
 _VALID = b"DUMP"
@@ -59,12 +59,19 @@ class Bitmap(NamedTuple):
         lost: number of pages that the bitmap has beyond the end of the file
         left_out: number of pages in the file beyond MAX_RUNS; 0 with a bitmap of usual size
         cut: number of bytes of the bitmap beyond MAX_BITMAP
+        stated: number of pages that the file itself states; None if it states none
     """
 
     runs: List[PageRun]
     lost: int
     left_out: int = 0
     cut: int = 0
+    stated: Optional[int] = None
+
+    @property
+    def counted(self) -> int:
+        """Number of all pages, wherever they are."""
+        return sum(run.length for run in self.runs) // PAGE_SIZE + self.lost + self.left_out
 
 
 def read_bitmap(read: ReadFile, size: int, start: int) -> Bitmap:
@@ -73,7 +80,7 @@ def read_bitmap(read: ReadFile, size: int, start: int) -> Bitmap:
     data = read(start, _SUMMARY.size)
     if len(data) < _SUMMARY.size:
         raise BitmapError("The dump ends before its bitmap (_SUMMARY_DUMP)")
-    signature, valid, header_size, _, bits = _SUMMARY.unpack(data)
+    signature, valid, header_size, stated, bits = _SUMMARY.unpack(data)
     first = start + _SUMMARY.size
     if signature not in _SIGNATURES or valid != _VALID:
         raise BitmapError("Behind the header there is no bitmap (_SUMMARY_DUMP has no SDMP or FDMP, DUMP)")
@@ -94,8 +101,8 @@ def read_bitmap(read: ReadFile, size: int, start: int) -> Bitmap:
             # Pages that no run can have are only counted.
             kept, all_pages = known - (count - complete), _count(read, first, room)
             left_out = min(present, all_pages - kept)
-            return Bitmap(runs, all_pages - kept - left_out, left_out, claimed - room)
-    return Bitmap(runs, 0, 0, claimed - room)
+            return Bitmap(runs, all_pages - kept - left_out, left_out, claimed - room, stated)
+    return Bitmap(runs, 0, 0, claimed - room, stated)
 
 
 def _count(read: ReadFile, start: int, length: int) -> int:

@@ -19,7 +19,11 @@ PAGE = 0x1000
 
 def summary(bits: bytes, header_size: int = 3 * PAGE, count: int = -1, kind: bytes = b"SDMP") -> bytes:
     size = 8 * len(bits) if count < 0 else count
-    return struct.pack("<4s4s24xQQQ", kind, b"DUMP", header_size, 0, size) + bits
+    return struct.pack("<4s4s24xQQQ", kind, b"DUMP", header_size, pages_of(bits), size) + bits
+
+
+def pages_of(bits: bytes) -> int:
+    return bin(int.from_bytes(bits, "little")).count("1")
 
 
 def dump(bits: bytes, pages: int, first: int = 3, kind: bytes = b"SDMP") -> bytes:
@@ -52,12 +56,13 @@ def test_every_bit_is_a_page(numbers: Set[int], size: int, first: int, kind: byt
     found = read(dump(bits, len(numbers), first, kind))
     assert places(found) == {number: (first + place) * PAGE for place, number in enumerate(sorted(numbers))}
     assert found.lost == 0
+    assert found.counted == found.stated == len(numbers)
     assert all(a.address + a.length < b.address for a, b in zip(found.runs, found.runs[1:]))
 
 
 def test_pages_beyond_the_file_are_counted() -> None:
     found = read(dump(b"\xff" * 4, 5))
-    assert found == Bitmap([PageRun(0, 3 * PAGE, 5 * PAGE)], 27)
+    assert found == Bitmap([PageRun(0, 3 * PAGE, 5 * PAGE)], 27, stated=32)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +103,9 @@ def test_bits_beyond_the_file_are_counted_at_once(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(bitmap, "_stretches", counted)
     assert read(dump(b"\x55" * 0xF00, 3)) == Bitmap(
-        [PageRun(2 * number * PAGE, (3 + number) * PAGE, PAGE) for number in range(3)], 4 * 0xF00 - 3
+        [PageRun(2 * number * PAGE, (3 + number) * PAGE, PAGE) for number in range(3)],
+        4 * 0xF00 - 3,
+        stated=4 * 0xF00,
     )
     assert len(seen) < 10
 
@@ -116,9 +123,9 @@ def test_the_bitmap_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_bitmap_without_bits_has_no_pages() -> None:
-    assert read(dump(bytes(0xF00), 1)) == Bitmap([], 0)
+    assert read(dump(bytes(0xF00), 1)) == Bitmap([], 0, stated=0)
 
 
 def test_a_file_without_pages_has_no_runs() -> None:
     data = bytes(2 * PAGE) + summary(b"\xff", 2 * PAGE + 64).ljust(100, b"\0")
-    assert read(data) == Bitmap([], 8)
+    assert read(data) == Bitmap([], 8, stated=8)
