@@ -43,7 +43,7 @@ def test_the_whole_stack() -> None:
     shadow = list(struct.unpack_from(f"<{size // 8}Q", data, place))
     frames = frames_of(PATH)
     assert [row["Address"] for row in frames[1:]] == shadow
-    assert [row["How"] for row in frames] == ["trap"] + ["shadow"] * 7
+    assert [row["How"] for row in frames] == ["trap", "leaf"] + ["shadow"] * 6
     assert not any("unsure" in row["Status"] for row in frames)
     # Each return address lies below the stack pointer of its frame.
     for row in frames[1:]:

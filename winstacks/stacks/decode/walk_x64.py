@@ -17,6 +17,7 @@ from ...names.decode.functiontable_arm64 import FunctionTableArm64
 from ...names.decode.hybrid import ARM64, ARM64EC
 from ...names.decode.unwindinfo import UnwindDataError
 from .calls_x64 import CodePlace, Site, effect_at, rule_at
+from .epilogue import LONGEST, returning
 from .frames import (
     ENTERING,
     CodeImage,
@@ -34,7 +35,7 @@ from .go_frames import frame_at, is_base
 from .go_x64 import back_to_goroutine, moves_rbp, step_in_go
 from .leaf_x64 import call_target, code_at, jump_target, may_have_called
 from .registers import NON_VOLATILE_XMM, NOTHING, RBP, Registers
-from .rule_x64 import RETURN
+from .rule_x64 import RETURN, Rule, of_epilogue
 from .step_x64 import LEAF as LEAF_FUNCTION
 from .step_x64 import Step, Unwinder, carry_out
 from .surroundings import UNKNOWN, Surroundings
@@ -158,18 +159,28 @@ class Walker64(Walker[Registers]):
         return WalkStep(caller, LEAF, doubt=None if proven else StatusCode.CODE_UNREADABLE)
 
     def _entered(self, registers: Registers) -> Optional[WalkStep[Registers]]:
-        """Returns the step from the first byte of a function, None elsewhere.
+        """Returns the step from the first byte of a function, or from code that returns at once, such as the
+        end of a stub of a system call; None elsewhere.
 
-        Nothing is pushed there yet: the top slot is the return address, although code and unwind data are
-        missing. A slot that leads into no module, or not behind a call, is none.
+        Where the return address is needs no unwind data there. A slot that leads into no module, or not
+        behind a call, is none.
         """
         image = self._find_image(registers.ip)
-        if image is None or not image.begins(registers.ip - image.base):
+        rule = RETURN if image is not None and image.begins(registers.ip - image.base) else None
+        rule = rule or (None if image is None else self._returning(registers.ip))
+        if rule is None:
             return None
-        caller = carry_out(RETURN, registers, self._read)[0]
+        caller = carry_out(rule, registers, self._read)[0]
         if self._find_image(caller.ip - 1) is None or self.is_return(caller.ip) is False:
             return None
         return WalkStep(caller, LEAF)
+
+    def _returning(self, ip: int) -> Optional[Rule]:
+        """Returns the rule of code that does nothing before it returns but release the stack; None for other
+        code."""
+        codes = (code_at(self._find_image, self._read, ip, length) for length in (LONGEST, 1))
+        rest = next((returning(code, 0) for code in codes if code is not None), None)
+        return None if rest is None else of_epilogue(rest)
 
     def _pushed(self, registers: Registers) -> Optional[WalkStep[Registers]]:
         """Returns the step from code without unwind data to which no call returns, None behind a call.

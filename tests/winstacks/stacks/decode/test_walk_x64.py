@@ -349,6 +349,33 @@ def test_the_caller_of_a_place_without_code_is_on_top_of_the_stack(
     assert frames_of(walk)[1] == (program.at(1), how, sure)
 
 
+@pytest.mark.parametrize(
+    ("code", "slot", "leaf"),
+    [
+        ("c3", 0, True),
+        ("48 83 c4 28 c3", 5, True),
+        ("48 83 c4 20 5b c3", 5, True),
+        ("90 c3", 0, False),
+        ("ff e0", 0, False),
+    ],
+)
+@pytest.mark.parametrize("returns", [BASE + 0x1120, BASE + 0x1180])
+def test_code_that_returns_at_once_needs_no_unwind_data(
+    code: str, slot: int, leaf: bool, returns: int
+) -> None:
+    """A stub of a system call, in a dump without the headers of its module. The second is behind no call."""
+    program = Program(NOTHING, NOTHING)
+    data = bytes.fromhex(code).ljust(0x100, b"\x90")
+    other = CodeImage(NOWHERE, 0x100, lambda rva, length: data[rva : rva + length], None, ((0, 0x100),))
+    program.others = [other]
+    program.put(slot, returns).put(8, program.at(1))
+    walk = program.walk(Registers.from_known(NOWHERE, SP), True)
+    proven = leaf and returns == program.at(1)
+    assert frames_of(walk)[1] == (program.at(1), "leaf" if proven else "scan", proven)
+    if proven:
+        assert walk.frames[1].sp == SP + 8 * (slot + 1)
+
+
 TRUSTED = pytest.mark.parametrize(("windows", "own"), [(True, False), (True, True), (False, False)])
 
 
