@@ -31,6 +31,7 @@ from tests.support.changeddumps import ChangedDump
 from tests.support.only import only
 from tests.support.processdumps import OpenedDump
 from winstacks.findings.facts import CheckFacts
+from winstacks.minidump.decode.dumpfile import STREAMS
 from winstacks.process.regions import Region
 
 REAL = SHARED / "real_minidumps"
@@ -40,6 +41,7 @@ WITHOUT = ("tiny-exe-with-cet-xsave", "tiny-exe-with-cet-xsave-x86")
 SAME = ("tiny-exe-fastfail", "lldb-fizzbuzz_no_heap")
 """Dumps whose thread has the registers of the exception."""
 THREADS, EXCEPTION = 3, 6
+SYSTEM_INFO, SYSTEM_MEMORY_INFO, VM_COUNTERS = 7, 21, 22
 LATER = "after the exception"
 
 pytestmark = pytest.mark.shared
@@ -311,3 +313,35 @@ def test_a_dump_without_the_context_of_its_exception(tmp_path: pathlib.Path) -> 
     (tmp_path / "crash.dmp").write_bytes(data)
     row, _ = only(of_crash(tmp_path / "crash.dmp"))
     assert "exception 0xc0000005, not in the dump: ThreadContext" in row["Status"]
+
+
+def test_what_is_no_context_of_the_exception_has_its_row(tmp_path: pathlib.Path) -> None:
+    dump = ChangedDump.named("write_av_non_canonical.dmp")
+    size, rva = struct.unpack_from("<II", dump.stream(EXCEPTION), 160)
+    dump.write(rva + 0x30, bytes(4))
+    path = tmp_path / "none.dmp"
+    path.write_bytes(dump.bytes())
+    row = only(row for _, row in OpenedDump(path).rows(info.Info) if row["Member"] == "ThreadContext")
+    assert (row["TID"], row["Value"], row["Status"]) == (4488, f"{size} bytes at {rva:#x}", "not a context")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "member"),
+    [
+        (SYSTEM_INFO, 0, "contradicted: ProcessorArchitecture"),
+        (SYSTEM_MEMORY_INFO, 0, "header: Revision"),
+        (SYSTEM_MEMORY_INFO, 0xFFFF, "header: Revision"),
+        (VM_COUNTERS, 1, "header: Revision"),
+    ],
+)
+def test_streams_of_the_machine_that_contradict_the_file(
+    kind: int, value: int, member: str, tmp_path: pathlib.Path
+) -> None:
+    dump = ChangedDump.named("write_av_non_canonical.dmp")
+    path = tmp_path / "changed.dmp"
+    for data, told in (({}, ""), ({dump.place(kind): struct.pack("<H", value)}, member)):
+        for place, new in data.items():
+            dump.write(place, new)
+        path.write_bytes(dump.bytes())
+        rows = [row for _, row in OpenedDump(path).rows(info.Info)]
+        assert only(row["Status"] for row in rows if row["Member"] == STREAMS[kind]) == told

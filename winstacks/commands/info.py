@@ -117,11 +117,14 @@ class Info(Command[Stream, Stream]):
         """Yields the stack of the exception, walked from the registers at which it occurred."""
         from ..minidump.decode.threads import exception_stream
         from ..minidump.exceptioncontext import ExceptionContext
-        from ..rows.dumps import stack_of_exception
+        from ..rows.dumps import no_stack_of_exception, stack_of_exception
 
         found = exception_stream(self._dump)
         met = ExceptionContext(self.image, self._dump).saved()
-        if found is None or met is None:
+        if found is None:
+            return
+        if met is None:
+            yield from no_stack_of_exception(self._dump, found)
             return
         lister = StackLister(self.image, self.symbolizer)
         for thread in Threads.list_threads(self.image, tids=[found.ThreadId]):

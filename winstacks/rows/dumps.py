@@ -14,7 +14,7 @@ from typing import Any, Callable, Container, Dict, Iterator, List, Sequence, Tup
 from ..memory.decode.status import NOTHING, Status, has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import MAX_NAME, cell
-from ..minidump.decode import functions, handles, memory, modules, system, threads, threadstates
+from ..minidump.decode import functions, handles, memory, modules, platform, system, threads, threadstates
 from ..minidump.decode.dumpfile import Minidump, Stream
 from ..minidump.decode.writers import writer_of
 from ..stacklist.frames import NamedFrame
@@ -43,7 +43,7 @@ _LISTS: Dict[str, Tuple[str, Callable[[Minidump], Tuple[List[Any], Status]]]] = 
 """Member that holds the count of each list, and the reader of the list."""
 
 _RECORDS: Dict[str, Callable[[Minidump], Any]] = {
-    "SystemInfoStream": system.system_info,
+    "SystemInfoStream": platform.judged_system_info,
     "MiscInfoStream": system.misc_info,
     "SystemMemoryInfoStream": system.system_memory_info,
     "ProcessVmCountersStream": system.process_vm_counters,
@@ -59,6 +59,15 @@ _IN_HEXADECIMAL = (
 )  # fmt: skip
 _DECODED = frozenset((*_LISTS, *_RECORDS, *LISTINGS, "MemoryListStream", "Memory64ListStream"))
 """Streams whose contents are shown by some rows."""
+
+
+def no_stack_of_exception(dump: Minidump, stream: threads.ExceptionStream) -> Iterator[DumpEntry]:
+    """Yields the entry of a CONTEXT of the exception that is none; nothing if the dump has no place for it,
+    which the status of the stream says."""
+    size, rva = stream.ThreadContext
+    if size:
+        faults = status(threads.context(dump, stream.ThreadContext)[1], StatusCode.NOT_A_CONTEXT)
+        yield DumpEntry(1, "ThreadContext", f"{size} bytes at {rva:#x}", faults, tid=stream.ThreadId)
 
 
 def stack_of_exception(

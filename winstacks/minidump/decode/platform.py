@@ -12,12 +12,12 @@ from __future__ import annotations
 from typing import Optional
 
 from ...memory.decode.records import NamedTuple
-from ...memory.decode.status import NOTHING, Status, naming
+from ...memory.decode.status import NOTHING, Status, contradicted, naming, status
 from ...memory.decode.statuscodes import StatusCode
 from .contexts import machine_of_context
 from .dumpfile import Minidump, OtherSystemError
 from .modules import module_list
-from .system import MACHINES, system_info
+from .system import MACHINES, SystemInfo, system_info
 from .threads import context, exception_stream, listed_threads
 
 _OF_OTHERS = 0x8000
@@ -66,7 +66,7 @@ class DumpMachine(NamedTuple):
 
     Attributes:
         number: IMAGE_FILE_MACHINE_*; None if unknown
-        status: what shows it, if SystemInfoStream does not
+        status: what shows it, if SystemInfoStream does not; whether contexts contradict SystemInfoStream
     """
 
     number: Optional[int]
@@ -78,15 +78,27 @@ def dump_machine(dump: Minidump) -> DumpMachine:
 
     A PROCESSOR_ARCHITECTURE without an IMAGE_FILE_MACHINE_* here has no number.
     """
-    system = system_info(dump)
+    system, shown = system_info(dump), _machine_of_contexts(dump)
     if system is not None:
-        return DumpMachine(MACHINES.get(system.ProcessorArchitecture))
-    found = exception_stream(dump)
-    holders = [*listed_threads(dump)[0], *(() if found is None else (found,))]
-    for holder in holders:
-        number = machine_of_context(context(dump, holder.ThreadContext)[0])
-        if number is not None:
-            return DumpMachine(number, naming(StatusCode.NO_SYSTEM_INFO, "ThreadContext"))
+        number = MACHINES.get(system.ProcessorArchitecture)
+        differs = shown is not None and number is not None and shown != number
+        return DumpMachine(number, status(contradicted("ProcessorArchitecture") if differs else None))
+    if shown is not None:
+        return DumpMachine(shown, naming(StatusCode.NO_SYSTEM_INFO, "ThreadContext"))
     if any(module.BaseOfImage >= _ABOVE_32_BITS for module in module_list(dump)[0]):
         return DumpMachine(_AMD64, naming(StatusCode.NO_SYSTEM_INFO, "BaseOfImage"))
     return DumpMachine(None, naming(StatusCode.NO_SYSTEM_INFO, "nothing"))
+
+
+def judged_system_info(dump: Minidump) -> Optional[SystemInfo]:
+    """Returns SystemInfoStream with the status of `dump_machine` added; None as in `system_info`."""
+    found = system_info(dump)
+    return None if found is None else found._replace(status=status(found.status, *dump_machine(dump).status))
+
+
+def _machine_of_contexts(dump: Minidump) -> Optional[int]:
+    """Returns the IMAGE_FILE_MACHINE_* of the first CONTEXT of a known CPU, None without one."""
+    found = exception_stream(dump)
+    holders = [*listed_threads(dump)[0], *(() if found is None else (found,))]
+    numbers = (machine_of_context(context(dump, holder.ThreadContext)[0]) for holder in holders)
+    return next((number for number in numbers if number is not None), None)

@@ -236,6 +236,8 @@ def process_vm_counters(dump: Minidump) -> Optional[ProcessVmCounters]:
         # Its PrivateUsage stands where PeakVirtualSize is later.
         private = first.PeakVirtualSize
         names = [name for group in _COUNTER_GROUPS.values() for name in group]
+        if read_structure(dump, _VM_COUNTERS, _COUNTERS_2) is not None:
+            faults = status(faults, naming(StatusCode.HEADER, "Revision"))
         return without(first, ["Flags", *names])._replace(PrivateUsage=private, status=faults)
     read = read_structure(dump, _VM_COUNTERS, _COUNTERS_2)
     if first.Revision != 2 or read is None:
@@ -252,6 +254,8 @@ def system_memory_info(dump: Minidump) -> Optional[SystemMemoryInfo]:
     if read is None:
         return None
     info, faults = read
+    if info.Revision != 1:
+        faults = status(faults, naming(StatusCode.HEADER, "Revision"))
     return without(info, () if info.Flags & _BASIC_PERFORMANCE else _PERFORMANCE)._replace(status=faults)
 
 
