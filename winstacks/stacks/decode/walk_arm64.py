@@ -124,6 +124,10 @@ class WalkerArm64(Walker[RegistersArm64]):
         if in_go is not None:
             return in_go
         if not isinstance(image.table, FunctionTableArm64):
+            code = image.read_rva(probe - image.base, INSTRUCTION) if interrupted else None
+            ip = strip(registers.lr or 0) if code_arm64.returns(code) else 0
+            if ip and self._find_image(ip - INSTRUCTION) is not None and self.is_return(ip) is not False:
+                return WalkStep(registers.returned(ip), LEAF, return_register=LINK_REGISTER)
             return self._chained(registers, interrupted, StatusCode.NO_FUNCTION_TABLE)
         try:
             rule = _rule_at(image, image.table, probe - image.base)

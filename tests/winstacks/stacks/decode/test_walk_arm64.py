@@ -227,6 +227,27 @@ def test_chain_is_followed_where_no_unwind_data_is() -> None:
     assert (walk.end, walk.gaps) == (None, (StatusCode.NO_FUNCTION_TABLE,))
 
 
+@pytest.mark.parametrize(
+    ("instruction", "lr", "found"),
+    [
+        (0xD65F03C0, BASE + 0x1144, True),
+        (0xD65F0BFF, BASE + 0x1144 ^ SIGNED, True),
+        (0xD65F03C0, BASE + 0x1148, False),
+        (0xD65F03C0, LOW, False),
+        (0xD65F0020, BASE + 0x1144, False),
+    ],
+)
+def test_code_that_returns_at_once_needs_no_unwind_data(instruction: int, lr: int, found: bool) -> None:
+    """A stub of a system call, in a dump that lacks the headers of its module: its caller is in no pair."""
+    program = Program(CHAINED, CHAINED, CHAINED)
+    program.table = False
+    program.put(0x1080, instruction)
+    program.pair(SP + 0x20, 0, program.at(2))
+    walk = program.walk(start(program, offset=0x80, Fp=SP + 0x20, Lr=lr))
+    leaf = [(program.at(1), "leaf", True)] if found else []
+    assert shown(walk) == [*leaf, (program.at(2), "framepointer", False)]
+
+
 def test_chain_begins_around_the_stack_pointer_in_go() -> None:
     program = Program(CHAINED, CHAINED, CHAINED)
     program.table = False
