@@ -66,28 +66,35 @@ def opened(path: str) -> Any:
         if lack:
             raise NotOpenedError(f"The file {lack}") from error
         reason = f"Volatility finds no Windows kernel, or has no symbols of it ({unsatisfied})"
-        raise NotOpenedError("; ".join(filter(None, (_cut(path), reason)))) from error
+        raise NotOpenedError("; ".join(filter(None, (_crash_dump(path), reason)))) from error
     except (exceptions.VolatilityException, OSError, EOFError) as error:
         raise NotOpenedError(f"Volatility cannot open it: {error}") from error
 
 
-def _cut(path: str) -> str:
-    """Returns in words how much of a full crash dump is missing behind the end of its file; empty if nothing.
+def _crash_dump(path: str) -> str:
+    """Returns in words what the header of a crash dump says of a file that cannot be opened: how much of a
+    full dump is missing behind the end of the file, the type of another dump; empty for other files.
 
     Source: DUMP_HEADER64 as Volatility's layer `crash` reads it: DumpType, and the number of pages in the
     PhysicalMemoryBlock.
     """
+    from winstacks.options import SMALL_DUMPS
+
     with open(path, "rb") as stream:
         header = stream.read(_HEADER)
         size = stream.seek(0, 2)
-    if len(header) < _HEADER or not header.startswith(b"PAGEDU64") or header[_DUMP_TYPE] != _FULL:
+    place, length = SMALL_DUMPS.get(header[:8], (0, 0))
+    if not place or len(header) < length:
         return ""
+    kind = int.from_bytes(header[place : place + 4], "little")
+    if kind != _FULL or length < _HEADER:
+        return f"the file is a crash dump of type {kind}"
     expected = _HEADER + 4096 * int.from_bytes(header[_PAGES : _PAGES + 8], "little")
     missing = max(expected - size, 0)
     return cut_text(bool(missing), -(-100 * missing // expected))
 
 
-_HEADER, _PAGES, _DUMP_TYPE, _FULL = 0x2000, 0x90, 0xF98, 1
+_HEADER, _PAGES, _FULL = 0x2000, 0x90, 1
 
 
 def warm_cache() -> None:

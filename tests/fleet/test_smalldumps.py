@@ -20,6 +20,8 @@ pytestmark = pytest.mark.once
 
 KERNEL, DRIVER, STACK = 0xFFFFF80312200000, 0xFFFFF80314000000, 0xFFFFD00012345000
 HOSTS = 6
+OTHER_TYPES = (2, 5, 8)
+"""DumpType of files that nothing can open: of an unknown kind, without a bitmap, without a list of pages."""
 
 
 class Read(NamedTuple):
@@ -51,6 +53,10 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> Read:
     (dumps / "nowhere.dmp").write_bytes(dump(0x139, "common.sys", KERNEL + 0x10000000))
     (dumps / "arm.dmp").write_bytes(dump(0xD1, "common.sys", machine=0x1C4))
     (dumps / "cut.dmp").write_bytes(dump(0xD1, "common.sys")[:0x50])
+    for kind in OTHER_TYPES:
+        data = bytearray(dump(0xD1, "common.sys"))
+        data[0xF98] = kind
+        (dumps / f"type{kind}.dmp").write_bytes(data)
     (dumps / "readme.txt").write_text("no dump")
     done = fleet("run", dumps, "-o", folder / "lake", *options)
     return Read(folder / "lake", done.returncode, done.stderr)
@@ -67,6 +73,8 @@ def test_a_folder_stands_for_its_dumps(read: Read) -> None:
         "begins as a" in read.stderr or "cannot be read" in read.stderr or "no Windows kernel" in read.stderr
     )
     assert "readme.txt" not in read.stderr
+    for kind in OTHER_TYPES:
+        assert f"the file is a crash dump of type {kind}; Volatility finds no Windows kernel" in read.stderr
     assert "Traceback" not in read.stderr
     with Database(Lake(str(read.lake))) as database:
         rows = database.table("SELECT InputKind, Threads, Databases FROM image").to_pylist()
