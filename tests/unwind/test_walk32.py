@@ -45,6 +45,7 @@ MOVED = Build("moved", "moved32.S", arch="x86")
 INDIRECT = Build("indirect", "indirect32.S", arch="x86")
 FRAMES = Build("frames", "frames32.S", arch="x86")
 HELPERS = Build("helpers", "helpers32.S", arch="x86")
+DELPHI = Build("delphi", "delphi32.S", arch="x86")
 BARE = Build("bare", "bare32.S", arch="x86")
 RIGHT, RIGHT_UNSURE, WRONG_UNSURE = "right", "right, but unsure", "wrong, and unsure"
 
@@ -211,6 +212,16 @@ def test_functions_without_frame_pointers_are_walked_from(tmp_path: pathlib.Path
     print("\n" + "\n".join(f"{verdict} | {count}" for verdict, count in survey.verdicts.items()))
     assert doubtful_functions(survey) == {"_start", "_chkstk", "___chkstk"}
     assert len(survey.unsure) < 0.06 * len(survey.points)
+
+
+def test_neighbours_and_constructors_of_delphi_are_walked_from(tmp_path: pathlib.Path) -> None:
+    """Each caller is found. Only a constructor's is doubtful, where two depths of its stack are possible."""
+    program = Program(build(DELPHI, tmp_path))
+    survey = Survey32(program)
+    Machine32(program, survey.visit).run(program.entry)
+    print("\n" + "\n".join(f"{verdict} | {count}" for verdict, count in survey.verdicts.items()))
+    assert doubtful_functions(survey) == {"_start", "constructor"}
+    assert not survey.verdicts[WRONG_UNSURE]
 
 
 def left_by_kernel(program: Program, machine: Machine32, ip: int) -> Dict[str, Callable[[int], bytes]]:

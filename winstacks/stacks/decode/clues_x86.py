@@ -31,7 +31,7 @@ _PADDING = (b"\xcc\xcc", b"\x90" * 5)
 _STARTS = (PATCHABLE, *_SET_UP, *_PADDING)
 _BEFORE = re.compile(
     rb"(?:\xcc|\x90|\x00{8}|\xcd\x29|\xc3|\xc2.\x00|[\xe8\xe9]...[\x00\x01\xfe\xff]|\xff\x25...."
-    rb"|\x8d(?:[\x74\xb4\xbc\xa4][\x24-\x27]|[\x49\x76\xb6\x9b\xbf])\x00+)\Z",
+    rb"|\x8d(?:[\x74\xb4\xbc\xa4][\x24-\x27]|[\x40\x49\x76\xb6\x9b\xbf])\x00+|\x8b\xc0)\Z",
     re.DOTALL,
 )
 _SEH_CALL = re.compile(rb"(?:\x6a.|\x68.{4})\x68.{4}\xe8.{3}[\x00-\x02\xfd-\xff]", re.DOTALL)
@@ -47,8 +47,16 @@ _PADDED_START = re.compile(_LONG_NOP + _NOPS + rb"(?:[\x53\x55-\x57]|[\x81\x83]\
 _BEHIND_END = re.compile(
     rb"(?:\xc3|\xcd\x29|\xc2.\x00|\xeb.|\xe9.{4})(?:\xcc|" + _NOPS + rb")(?=[^\xcc\x90])", re.DOTALL
 )
-_BEHIND_ANY_END = re.compile(rb"(?:\xc3|\xc2.\x00|\xe9...[\x00\xff]|\xff\x25.{4})(?=[^\xcc\x90])", re.DOTALL)
-_ALIGNED = 16
+_DELPHI = rb"(?:\x8b\xc0|\x8d\x40\0)"
+"""Padding of Delphi, which aligns functions to 4: mov eax, eax; lea eax, [eax + 0]; or nop."""
+_BEHIND_ANY_END = re.compile(
+    rb"(?:\xc3|\xc2.\x00|\xe9...[\x00\xff]|\xff\x25.{4})(?:" + _DELPHI + rb"|\x90)?(?=[^\xcc\x90])", re.DOTALL
+)
+_START_BEHIND_END = re.compile(rb"(?:\xc3|\xc2.\x00)(?=[\x51\x53\x55-\x57]|\x83[\xc4\xec])", re.DOTALL)
+"""A return, and behind it what a function begins with, without padding."""
+LONGEST_BEGIN = 2
+"""Bytes of what a function begins with there."""
+_ALIGNED, _LEAST_ALIGNED = 16, 4
 _BEHIND_CALL = re.compile(rb"\xe8...[\x00\x01\xfe\xff]\Z", re.DOTALL)
 LONGEST_START = 5
 """Bytes of code that are enough to recognise the start of a function."""
@@ -59,7 +67,8 @@ MOV_ESP_EBP = (b"\x8b\xe5", b"\x89\xec")
 _LEAVE = b"\xc9"
 _CALL = b"\xe8"
 _END = re.compile(
-    rb"(?:\xc3|\xc2.\x00)(?:\xcc|\x90|\x66\x90|\x8d[\x74\x76\xb4\xb6]|" + _NOPL + rb")", re.DOTALL
+    rb"(?:\xc3|\xc2.\x00)(?:\xcc|\x90|\x66\x90|\x8d[\x74\x76\xb4\xb6]|" + _DELPHI + rb"|" + _NOPL + rb")",
+    re.DOTALL,
 )
 _BOUNDED = re.compile(
     rb"\x83([\xf8-\xff])(.)(?:\x77.|\x0f\x87.{4})(?:\x0f\xb6([\x80-\xbf])(.{4}))?\Z", re.DOTALL
@@ -175,6 +184,12 @@ def bare_starts(code: bytes, address: int) -> Iterator[int]:
 def ends_before(code: bytes) -> List[int]:
     """Returns the positions right behind a return or a jump, aligned or not: a function may start there."""
     return [match.end() for match in _BEHIND_ANY_END.finditer(code)]
+
+
+def begins_behind_end(code: bytes, address: int) -> bool:
+    """Returns whether a function seems to begin right behind a return in code, aligned to 4 bytes."""
+    matches = _START_BEHIND_END.finditer(code)
+    return any((address + match.end()) % _LEAST_ALIGNED == 0 for match in matches)
 
 
 def jump_by_table(before: bytes, jump: bytes) -> Optional[Tuple[int, int, Optional[int]]]:

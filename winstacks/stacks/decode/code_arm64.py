@@ -31,6 +31,12 @@ def is_direct_call(before: Bytes) -> bool:
     return int.from_bytes(before[-4:], "little") >> 26 == _BL
 
 
+def goes_elsewhere(word: int) -> bool:
+    """Returns whether what follows an instruction is not run next, or only behind a call: b, bl, br, blr,
+    ret, and what authenticates first."""
+    return word & 0x7C000000 == 0x14000000 or word & 0xFE000000 == 0xD6000000
+
+
 def stores_lr(code: Optional[Bytes]) -> bool:
     """Returns whether an instruction lowers the stack pointer and stores lr there: str x30, [sp, #-n]!."""
     return code is not None and int.from_bytes(code, "little") & 0xFFF00FFF == 0xF8100FFE

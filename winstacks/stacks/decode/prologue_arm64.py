@@ -114,10 +114,19 @@ def _is_coded(word: int, code: UnwindCode) -> bool:
     return True
 
 
+def loads_pair(word: int) -> bool:
+    """Returns whether an instruction is ldp fp, lr, [sp], #n, with which a frame ends."""
+    return word & 0xFFC07FFF == 0xA8C07BFD
+
+
+def returns(word: int) -> bool:
+    """Returns whether an instruction returns to the address in lr."""
+    return word in _RETURNS
+
+
 def outside_of_body(before: int, word: int) -> bool:
     """Returns whether an instruction belongs to a prologue or an epilogue: then no function is in its body
     there."""
     store, stored = _store(word), _store(before)
     pairs = [found for found in (store, stored) if found is not None and found.registers == (FP, LR)]
-    loads = before & 0xFFC07FFF == 0xA8C07BFD
-    return any(found.size for found in pairs) or word == _MOV_FP_SP or word in _RETURNS or loads
+    return any(found.size for found in pairs) or word == _MOV_FP_SP or returns(word) or loads_pair(before)

@@ -13,7 +13,6 @@ stack pointer was wrong).
 
 from __future__ import annotations
 
-import struct
 from typing import Dict, List, Mapping, Optional, Tuple
 
 from ...columns.words import FRAME_POINTER, LEAF, LINK_REGISTER, SCAN, TRAP, UNWIND
@@ -28,8 +27,6 @@ from ...names.decode.hybrid import X64
 from ...names.decode.pointers_arm64 import strip
 from ...names.decode.unwind_arm64 import (
     CONTEXT,
-    END,
-    END_C,
     FLAG_MASK,
     INSTRUCTION,
     ISLAND,
@@ -38,6 +35,7 @@ from ...names.decode.unwind_arm64 import (
 from ...names.decode.unwindinfo import UnwindDataError
 from ...traps.decode.context import UNWOUND_TO_CALL
 from . import code_arm64
+from .frame_arm64 import Look, look
 from .frames import (
     CodeImage,
     FindImage,
@@ -50,7 +48,6 @@ from .frames import (
     shared,
 )
 from .go_arm64 import step_in_go
-from .prologue_arm64 import agrees, outside_of_body
 from .registers import MASK
 from .registers_arm64 import COUNT, FP_AT, LR_AT, SP_AT, RegistersArm64, Values
 from .rule_arm64 import EffectArm64, RuleArm64, SlotAt, of_codes, single_read
@@ -63,6 +60,9 @@ _USER_LEVEL = 0xC
 
 _LONGEST_GAP = 0x8000
 """Bytes between two functions with unwind data up to which the code there may be proven to be leaves."""
+
+_NEAR = 0x1000
+"""Bytes between two pieces of code up to which both may be parts of one builtin of V8."""
 
 _NOTHING: Values = (None,) * COUNT
 
@@ -134,10 +134,18 @@ class WalkerArm64(Walker[RegistersArm64]):
         except UnwindDataError as error:
             return self._chained(registers, interrupted, error.code)
         if rule is not None:
+            seen = look(image, image.table, probe - image.base) if interrupted else Look()
+            held = self._held(registers) if seen.in_link or seen.own is not None else None
+            if held is not None and seen.in_link:
+                return held
             step = self._unwound(rule[0], registers)
-            differs = interrupted and self._differs(image, image.table, probe - image.base)
+            if held is not None and not seen.is_own(held.registers.ip - image.base):
+                if held.registers.ip != step.registers.ip:
+                    near = abs(held.registers.ip - probe) < _NEAR
+                    step = step if near else held
+                    step.doubt = StatusCode.CODE_AND_UNWIND_DATA_DIFFER
             begins = interrupted and image.entry_begins(probe)
-            if step.doubt is None and (differs or (self._replaced(probe) and not begins)):
+            if step.doubt is None and (seen.differs or (self._replaced(probe) and not begins)):
                 step.doubt = StatusCode.CODE_AND_UNWIND_DATA_DIFFER
             return step
         if not image.table.complete_at(probe - image.base):
@@ -248,27 +256,13 @@ class WalkerArm64(Walker[RegistersArm64]):
             return_register=None if LR_AT in rule.saved else LINK_REGISTER,
         )
 
-    def _differs(self, image: CodeImage, table: FunctionTableArm64, rva: int) -> bool:
-        """Returns whether code contradicts its unwind data, as far as the code can be read.
-
-        Only for interrupted code: a return address is in a body, whatever approximates it.
-        """
-        entry = table.find_entry(rva)
-        if entry is None or entry.unwind & FLAG_MASK == ISLAND:
-            return False
-        try:
-            record = table.record(entry)
-        except UnwindDataError:
-            return False
-        number = (rva - entry.begin) // INSTRUCTION
-        around = image.read_rva(rva - INSTRUCTION, 2 * INSTRUCTION)
-        # Behind the prologue: codes may end with the store of the pair, as in funclets of C++.
-        body = number > record.prolog and not record.at_instruction(number)
-        if body and around is not None and record.codes[0].operation not in (END, END_C):
-            if outside_of_body(*struct.unpack("<II", around)):
-                return True
-        code = image.read_rva(entry.begin, INSTRUCTION * record.prolog) if record.prolog else None
-        return code is not None and not agrees(code, record)
+    def _held(self, registers: RegistersArm64) -> Optional[WalkStep[RegistersArm64]]:
+        """Returns the step to the return address in the link register, None if it holds none."""
+        ip = strip(registers.lr or 0)
+        if not ip or not self.is_return(ip):
+            return None
+        remark = StatusCode.CODE_AND_UNWIND_DATA_DIFFER
+        return WalkStep(registers.returned(ip), LEAF, remark=remark, return_register=LINK_REGISTER)
 
     def _sent_nowhere(self, registers: RegistersArm64) -> Optional[WalkStep[RegistersArm64]]:
         """Returns the step to the code whose call sent a thread to a place without code, None if no call did.

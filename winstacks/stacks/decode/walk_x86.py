@@ -18,8 +18,9 @@ from ...memory.decode.memory import ReadMemory
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import Structures
 from . import clues_x86, dispatchers_x86, go_x86
+from .callees_x86 import CHAINED, Callees, is_near
 from .dispatchers_x86 import Contexts
-from .effects_x86 import BASED, CALLERS, COPY, OURS, StackPlace
+from .effects_x86 import BASED, CALLERS, OTHER, OURS, StackPlace
 from .frames import (
     FindDispatcher,
     FindImage,
@@ -41,17 +42,14 @@ TRAP_MARK = 0xBADB0D00
 _TRAP_MEMBERS = ("DbgEbp", "DbgEip", "DbgArgMark", "Ebp", "Eip", "SegCs", "EFlags", "HardwareEsp")
 _VIRTUAL_8086 = 0x20000
 
-_NEAR_CODE = 0x4000
-"""Distance behind a function's start within which an address is assumed to be in the function."""
-
 _DEEPEST = 0x400
 """Distance above Esp within which the return address of a function without a frame is searched."""
 
+_GUESSED = 0x80
+"""Distance above Esp within which the return address of a function of ambiguous depth is searched."""
+
 _GAP = 0x40
 """Distance of a return address and its copy on a stack that is aligned to as many bytes."""
-
-_CHAINED = (OURS, COPY)
-"""Values of Ebp with which the chain of frame pointers leads to the caller."""
 
 _APC_POPS = 12
 """Bytes of arguments that the routine of an APC pops: NormalContext, SystemArgument1, SystemArgument2."""
@@ -91,6 +89,7 @@ class Walker32(Walker[Registers32]):
         self._find_dispatcher = find_dispatcher
         self._own_copy = own_copy
         self._functions = functions or Functions(read)
+        self._callees = Callees(self._functions, find_image)
         self._trap_frames = trap_frames
         self._mark, self._esp = trap_frame.offset("DbgArgMark"), trap_frame.offset("HardwareEsp")
         last = trap_frame.field("HardwareSegSs")
@@ -124,13 +123,19 @@ class Walker32(Walker[Registers32]):
             chained = self._by_chain(registers, interrupted)
         except UnwindError:
             exact = self._without_chain(registers, interrupted)
-            exact = exact or (None if interrupted else self._out_of_windows(registers))
+            exact = (
+                exact
+                or (None if interrupted else self._out_of_windows(registers))
+                or self._guessed(registers)
+            )
             if exact is None:
                 raise
             return exact
         # At the end of the chain, a function without a frame may still have a caller.
         doubtful = chained.doubt is not None or registers.bp == 0
-        return (self._without_chain(registers, interrupted) if doubtful else None) or chained
+        if not doubtful:
+            return chained
+        return self._without_chain(registers, interrupted) or self._guessed(registers) or chained
 
     def take_slot(self, slot: int, value: int) -> Optional[WalkStep[Registers32]]:
         """Returns the step to a trap frame, or to a possible return address."""
@@ -257,21 +262,38 @@ class Walker32(Walker[Registers32]):
         gives that depth.
         """
         function = self._functions.containing(registers.ip)
-        if function is not None and function.place.depth is not None and function.place.ebp not in _CHAINED:
+        if function is not None and function.place.depth is not None and function.place.ebp not in CHAINED:
             step = self._above(registers, *function)
             if step is not None:
                 return step
         for depth in range(0, _DEEPEST, self.slot_size):
             slot = registers.sp + depth
             for start in self._functions.starts(self.read_stack(slot) or 0):
-                near = 0 <= registers.ip - start < _NEAR_CODE
+                near = is_near(start, registers.ip)
                 place = self._functions.place(start, registers.ip)
-                if place is None or place.depth != depth or place.ebp in _CHAINED:
+                if place is None or place.depth != depth or place.ebp in CHAINED:
                     continue
-                if near or self._is_part(start, registers.ip):
+                if near or self._callees.is_part(start, registers.ip):
                     step = self._at_depth(registers, start, place)
                     if step is not None:
                         return step
+        return None
+
+    def _guessed(self, registers: Registers32) -> Optional[WalkStep[Registers32]]:
+        """Takes the nearest return address behind a call of the function at Eip, if ways of different depth
+        lead there.
+
+        Constructors of Delphi are such functions: one way makes room for an exception handler.
+        """
+        for slot in range(registers.sp, registers.sp + _GUESSED, self.slot_size):
+            for start in self._functions.targets(self.read_stack(slot) or 0):
+                near = is_near(start, registers.ip)
+                place = self._functions.place(start, registers.ip) if near else None
+                if place is not None and place.depth is None and place.ebp in (CALLERS, OTHER):
+                    guess = self._at_depth(registers, start, place._replace(depth=slot - registers.sp))
+                    if guess is not None:
+                        guess.doubt, guess.lasting = StatusCode.FRAME_POINTER_UNSURE, False
+                        return guess
         return None
 
     def _above(
@@ -348,7 +370,7 @@ class Walker32(Walker[Registers32]):
         verdict = self.is_return(address) if address else True
         if verdict is False:
             raise UnwindError(StatusCode.FRAME_POINTER_IMPLAUSIBLE)
-        callee = None if verdict is None else self._callee(address, registers.ip, interrupted)
+        callee = None if verdict is None else self._callees.proven(address, registers.ip, interrupted)
         doubt = StatusCode.FRAME_POINTER_UNSURE if callee is None else None
         sp = bp + 2 * self.slot_size
         before_call = self._before_call(address, sp, callee)
@@ -380,7 +402,7 @@ class Walker32(Walker[Registers32]):
             return None
         own = self._functions.containing(ip)
         saved, address = self.read_stack(bp), self.read_stack(bp + self.slot_size)
-        if own is None or own.place.ebp not in _CHAINED or saved is None or not address:
+        if own is None or own.place.ebp not in CHAINED or saved is None or not address:
             return None
         if self._find_image(address - 1) is not None or self._read(address - 1, 1) is None:
             return None
@@ -403,48 +425,3 @@ class Walker32(Walker[Registers32]):
             return WalkStep(Registers32(ip, address + self._esp, bp), TRAP, True, trap=address)
         border = UserTransition(address, ip, sp, cs & 0xFFFF)
         return WalkStep(Registers32(ip, sp, bp), TRAP, True, trap=address, border=border)
-
-    def _callee(self, address: int, ip: int, interrupted: bool) -> Optional[int]:
-        """Returns the start of the function of `ip` if code proves that it returns to the address above Ebp.
-
-        The proof is the target of the call before that address or, if the target is unknown, that the
-        function has set up its frame.
-        """
-        functions = self._functions
-        targets = functions.targets(address) if address else []
-        # The code behind a call that never returns may be another function.
-        spots = [ip] if interrupted else functions.calls(ip) or [ip]
-        for start in targets:
-            near = 0 <= ip - start < _NEAR_CODE and not functions.has_border(start, ip)
-            if near and not interrupted:
-                return start
-            places = [functions.place(start, spot) for spot in spots]
-            if near and not any(places):
-                return start
-            if any(self._has_frame(start, spot, near) for spot in spots):
-                return start
-        for start in functions.tails(targets):
-            if any(self._has_frame(start, spot, False) for spot in spots):
-                return start
-        if targets or (not interrupted and functions.behind_set_up(ip)):
-            return None
-        owns = map(functions.containing, spots)
-        return next(
-            (function.start for function in owns if function is not None and function.place.ebp in _CHAINED),
-            None,
-        )
-
-    def _has_frame(self, start: int, ip: int, near: bool) -> bool:
-        """Returns whether the function that starts at an address has set up its frame at an instruction."""
-        place = self._functions.place(start, ip)
-        if place is None or place.ebp not in _CHAINED:
-            return False
-        uneven = self._functions.flow(start).proves(ip) is False
-        return (near and not uneven) or self._is_part(start, ip)
-
-    def _is_part(self, start: int, ip: int) -> bool:
-        """Returns whether a distant instruction is in the function that starts at an address."""
-        image = self._find_image(start)
-        if image is not None and not (0 <= ip - image.base < image.size and image.executable(ip)):
-            return False
-        return self._functions.flow(start).proves(ip) is True

@@ -60,6 +60,8 @@ def test_borders_between_functions() -> None:
     assert clues_x86.has_border(b"\xc3\xcc")
     assert clues_x86.has_border(b"\xc2\x0c\x00\x90")
     assert clues_x86.has_border(bytes.fromhex("c3 66 2e 0f 1f 84 00 00 00 00 00"))
+    assert clues_x86.has_border(bytes.fromhex("c2 08 00 8d 40 00"))
+    assert clues_x86.has_border(bytes.fromhex("c3 8b c0"))
     assert not clues_x86.has_border(b"\x8b\xc3\x40\xc3")
 
 
@@ -90,6 +92,13 @@ def test_a_function_may_start_behind_the_padding_of_any_compiler(end: str, paddi
     whole = code + b"\x53\x83\xec\x18"
     assert len(code) in clues_x86.bare_starts(whole, 0x10000 - len(code))
     assert len(code) not in clues_x86.bare_starts(whole, 0x10008 - len(code))
+
+
+@pytest.mark.parametrize("padding", ["", "90", "8b c0", "8d 40 00"])
+def test_a_function_of_delphi_may_start_behind_padding_to_four_bytes(padding: str) -> None:
+    code = bytes.fromhex("c2 08 00" + padding)
+    assert len(code) in clues_x86.ends_before(code + b"\x53\x8b\xd8")
+    assert clues_x86.ends(b"\x90" * 8 + code)
 
 
 def test_code_behind_other_instructions_is_no_start() -> None:
