@@ -5,12 +5,17 @@
 from __future__ import annotations
 
 import datetime
+import io
 import json
 import os
 import pathlib
+import select
 import shutil
 import subprocess
+import sys
 import tempfile
+import threading
+import time
 import types
 from typing import Any, Iterator, List, Tuple
 
@@ -18,7 +23,7 @@ import pytest
 
 from stackfleet.export import MOST_BYTES
 from stackfleet.lake import Lake, NewImage
-from stackfleet.output import opened
+from stackfleet.output import opened, take_standard_streams
 from stackfleet.planning import WrongUseError
 from tests.conftest import ROOT
 from tests.support import fleetlakes
@@ -205,6 +210,70 @@ def test_a_full_disk_behind_standard_output_is_a_message(
     with open("/dev/full", "wb") as full:
         done = ran(line, lake, full, PYTHONUNBUFFERED=unbuffered)
     assert done == (2, UNWRITTEN.format("No space left on device"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the limits of POSIX")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_disk_that_fills_up_within_the_last_piece_is_a_message(
+    lake: pathlib.Path, tmp_path: pathlib.Path, unbuffered: str
+) -> None:
+    """What PYTHONUNBUFFERED gives as standard output writes a part of a piece and raises nothing."""
+    line = "sql {} --format parquet SELECT*FROM/**/traces"
+    with (tmp_path / "rows").open("wb") as rows:
+        assert ran(line, lake, rows, PYTHONUNBUFFERED=unbuffered) == (0, "")
+        whole = rows.seek(0, os.SEEK_END)
+        rows.truncate(0)
+        rows.seek(0)
+        limit = ("sh", "-c", 'ulimit -f "$0" && "$@"', str(whole // 512))
+        done = ran(line, lake, rows, *limit, PYTHONUNBUFFERED=unbuffered)
+    assert done == (2, UNWRITTEN.format("File too large"))
+
+
+def taken_when_full(reader: int) -> Iterator[bytes]:
+    """Yields what a pipe has, after its writer had to wait for a while."""
+    select.select((reader,), (), ())
+    time.sleep(0.3)
+    while piece := os.read(reader, 1 << 16):
+        yield piece
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the pipes of POSIX")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_rows_wait_for_a_slow_reader(lake: pathlib.Path, unbuffered: str) -> None:
+    """The rows behind the first 64 KiB were lost, with the code 0 if standard output had no buffer."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    words = [*COMMAND, "export", str(lake), "--to", "jsonl"]
+    known = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with subprocess.Popen(words, cwd=ROOT, stdout=writer, env=known) as started:
+        os.close(writer)
+        rows = b"".join(taken_when_full(reader)).decode().splitlines()
+    os.close(reader)
+    assert (started.returncode, rows) == (0, export(lake, "jsonl"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the pipes of POSIX")
+def test_messages_wait_for_a_slow_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program tried again without a pause, as fast as the processor allows."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(open(writer, "wb", closefd=False), "utf-8"))
+    take_standard_streams()
+    calls: List[str] = []
+    text = "a message\n" * (1 << 15)
+
+    def write() -> None:
+        sys.setprofile(lambda frame, event, argument: calls.append(event))
+        sys.stderr.write(text)
+        os.close(writer)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    assert b"".join(taken_when_full(reader)).decode() == text
+    thread.join()
+    os.close(reader)
+    assert len(calls) < 1000
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the shell of POSIX closes the output")
