@@ -257,7 +257,7 @@ def replace(temporary: pathlib.Path, path: pathlib.Path) -> None:
 
 
 class _Patient(io.FileIO):
-    """A file that waits for its reader, also one that is set not to wait, as another program sets a terminal."""
+    """A file that waits for its reader, also where another program has set the file not to wait."""
 
     def write(self, data: Any) -> int:
         while (written := super().write(data)) is None:
@@ -275,8 +275,10 @@ class _Messages(_Patient):
 
 
 def take_standard_streams() -> None:
-    """Lets the program go on where standard error is a full disk, or a pipe whose reader has stopped, and gives
-    standard output a buffer, which writes all of a text; PYTHONUNBUFFERED takes it away."""
+    """Lets the program go on where standard error is a full disk, or a pipe whose reader has stopped.
+
+    Standard output gets a buffer, which writes the whole of a text; PYTHONUNBUFFERED has taken it away.
+    """
     if os.name == "nt":
         return
     if isinstance(sys.stdout, io.TextIOWrapper):

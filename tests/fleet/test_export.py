@@ -61,8 +61,8 @@ def export(lake: object, form: str, *options: str) -> List[str]:
 
 def test_folded(lake: pathlib.Path) -> None:
     lines = export(lake, "folded", "--kind", "user")
-    assert lines == ["PC;a:b.exe;app!main;<private>;ntdll!Wait 1"]
-    assert "PC;nt;nt!Start;nt!KeWait 2" in export(lake, "folded")
+    assert lines == ["user;PC;a:b.exe;app!main;<private>;ntdll!Wait 1"]
+    assert "std;PC;nt;nt!Start;nt!KeWait 2" in export(lake, "folded")
 
 
 HOSTILE = "a\u009b31mb\u0085c\u202etxt.exe\u2028d\x1b]0;"
@@ -95,7 +95,8 @@ def test_speedscope(lake: pathlib.Path) -> None:
     assert "speedscope" in file["$schema"]
     names = [frame["name"] for frame in file["shared"]["frames"]]
     assert len(set(names)) == len(names)
-    assert [profile["name"] for profile in file["profiles"]] == ["i2", "i1"]
+    titles = [profile["name"] for profile in file["profiles"]]
+    assert titles == ["std OTHER (i2)", "std PC (i1)", "user PC (i1)"]
     for profile in file["profiles"]:
         assert profile["type"] == "sampled"
         assert len(profile["samples"]) == len(profile["weights"])
@@ -103,6 +104,20 @@ def test_speedscope(lake: pathlib.Path) -> None:
         assert all(0 <= number < len(names) for sample in profile["samples"] for number in sample)
     sample = only(file["profiles"][0]["samples"])
     assert [names[number] for number in sample] == ["nt", "nt!Start", "nt!KeWait"]
+
+
+@pytest.mark.parametrize("form", ["folded", "speedscope"])
+def test_blocks_of_a_heap_are_not_added_to_threads(form: str, new_lake: Lake) -> None:
+    kinds = [
+        {"Kind": kind, "Stack": "nt!Start+0x5", "Count": count} for kind, count in (("heap", 24), ("user", 1))
+    ]
+    fleetlakes.add(new_lake, "i1", traces=kinds)
+    lines = export(new_lake.uri, form)
+    if form == "folded":
+        assert lines == ["heap;i1;nt;nt!Start 24", "user;i1;nt;nt!Start 1"]
+    else:
+        weights = [profile["weights"] for profile in json.loads("".join(lines))["profiles"]]
+        assert weights == [[24], [1]]
 
 
 def test_jsonl(lake: pathlib.Path) -> None:
@@ -217,7 +232,7 @@ def test_a_full_disk_behind_standard_output_is_a_message(
 def test_a_disk_that_fills_up_within_the_last_piece_is_a_message(
     lake: pathlib.Path, tmp_path: pathlib.Path, unbuffered: str
 ) -> None:
-    """What PYTHONUNBUFFERED gives as standard output writes a part of a piece and raises nothing."""
+    """The file that PYTHONUNBUFFERED gives writes a part of a piece and raises nothing."""
     line = "sql {} --format parquet SELECT*FROM/**/traces"
     with (tmp_path / "rows").open("wb") as rows:
         assert ran(line, lake, rows, PYTHONUNBUFFERED=unbuffered) == (0, "")
@@ -258,7 +273,7 @@ def test_messages_wait_for_a_slow_reader(monkeypatch: pytest.MonkeyPatch) -> Non
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     monkeypatch.setattr(sys, "stdout", None)
-    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(open(writer, "wb", closefd=False), "utf-8"))
+    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(io.FileIO(writer, "w", closefd=False), "utf-8"))
     take_standard_streams()
     calls: List[str] = []
     text = "a message\n" * (1 << 15)

@@ -42,13 +42,13 @@ def report_lost_output() -> None:
     buffer at once: the renderer's own writing fails, or the rest stays there until `_check_output`. Raises
     RenderException if standard output cannot take what was written before, BrokenPipeError if nobody reads.
 
-    With PYTHONUNBUFFERED there is no buffer, and a text of which the file takes a part is lost without an
-    error: standard output gets one, which each end of a line empties.
+    PYTHONUNBUFFERED takes the buffer away, and the rest of a text is lost without an error if the file takes
+    a part. Then standard output gets a buffer, which each end of a line empties.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         if isinstance(sys.stdout.buffer, io.RawIOBase):
             form = (sys.stdout.encoding, sys.stdout.errors)
-            sys.stdout = open(sys.stdout.fileno(), "w", 1, *form, closefd=False)
+            sys.stdout = open(sys.stdout.fileno(), "w", 1, *form, closefd=False)  # noqa: SIM115
         try:
             sys.stdout.reconfigure(write_through=True)
         except BrokenPipeError:
