@@ -143,7 +143,7 @@ def test_a_copy_is_read_whole_before_it_is_passed_over(
 def test_a_copy_of_an_image_whose_path_is_not_shown_as_it_is(
     name: str, few: Fleet, fresh: pathlib.Path, run: Run, tmp_path: pathlib.Path
 ) -> None:
-    """The path is escaped in Files of the image, and was looked up in this form: the copy was a second image."""
+    """The path is escaped in Files of the image, and was looked up so: the copy was a second image."""
     first = shutil.copy(few.paths[0], tmp_path / name)
     run(first)
     same = shutil.copy(first, tmp_path / "same.dmp")
