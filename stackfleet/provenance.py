@@ -80,8 +80,8 @@ def difference(path: str, size: int, seen: str) -> str:
     """Returns in words how a file differs from the file at the start of the run; empty if it does not.
 
     Args:
-        size: size in bytes there
-        seen: probe there
+        size: size in bytes at the start of the run
+        seen: probe then
     """
     try:
         size_here = os.stat(path).st_size

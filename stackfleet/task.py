@@ -39,7 +39,7 @@ class AttemptFailedError(Exception):
 
 
 def named(worker: str) -> str:
-    """Returns the beginning of a reason that names a worker; empty for one in the program that was started."""
+    """Returns the beginning of a reason that names a worker; empty for one in this program."""
     return "" if worker.startswith("inproc://") else f"worker {worker}: "
 
 
