@@ -46,7 +46,7 @@ def main() -> int:
         return 2
     from . import cli, output
 
-    output.survive_lost_messages()
+    output.take_standard_streams()
     interrupts.end_in_order()
     code = cli.main()
     interrupts.end_at_once()

@@ -28,6 +28,9 @@ _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 _OFFSET = re.compile(r"(!.+)\+0x[0-9a-f]+$")
 """The offset of an address within a function: flame graphs merge all calls from one function."""
 
+_PROFILE = ("Host", "ImageId", "Kind")
+"""Columns of stacks whose counts have one unit: blocks of a heap and threads cannot be added."""
+
 
 class Export:
     """An export of a lake.
@@ -61,26 +64,29 @@ class Export:
         )
 
     def folded(self) -> Iterator[str]:
-        """Yields the input of flame graph tools: stacks outermost first, with their counts."""
+        """Yields the input of flame graph tools: kind, host, process, stack outermost first, and count."""
         for row in self._stacks():
-            frames = (row["Host"], process_name(row["Process"]), *_frames(row["Stack"]))
+            frames = (row["Kind"], row["Host"], process_name(row["Process"]), *_frames(row["Stack"]))
             path = ";".join(output.visible(frame.replace(";", ":")) for frame in frames)
             yield f"{path} {row['Count']}"
 
     def speedscope(self) -> Iterator[str]:
-        """Yields a Speedscope file: a profile for each image, with the counts of stacks as weights."""
+        """Yields a Speedscope file: a profile for each image and kind; weights are counts of stacks."""
         numbers: dict[str, int] = {}
         yield f'{{"$schema": {json.dumps(_SCHEMA)}, "exporter": "stackfleet", "profiles": ['
         comma = ""
-        for image, rows in itertools.groupby(self._stacks(), key=operator.itemgetter("ImageId")):
+        for (host, image, kind), rows in itertools.groupby(
+            self._stacks(), key=operator.itemgetter(*_PROFILE)
+        ):
             samples, weights = [], []
+            name = host if host == image else f"{host} ({image})"
             for row in rows:
                 frames = (process_name(row["Process"]), *_frames(row["Stack"]))
                 samples.append([numbers.setdefault(frame, len(numbers)) for frame in frames])
                 weights.append(row["Count"])
             profile = {
                 "type": "sampled",
-                "name": image,
+                "name": f"{kind} {name}",
                 "unit": "none",
                 "startValue": 0,
                 "endValue": sum(weights),
@@ -108,10 +114,10 @@ class Export:
 
     def _stacks(self) -> Iterable[dict[str, Any]]:
         return self._database.rows(
-            "SELECT ImageId, Host, Process, Stack, total(Count) AS Count "
+            "SELECT Host, ImageId, coalesce(Kind, 'unknown') AS Kind, Process, Stack, total(Count) AS Count "
             "FROM traces JOIN hosts USING (ImageId) "
             f"WHERE Stack IS NOT NULL AND Count > 0 AND {self._where} GROUP BY ALL "
-            "ORDER BY Host, ImageId, Process, Stack"
+            f"ORDER BY {', '.join(_PROFILE)}, Process, Stack"
         )
 
 

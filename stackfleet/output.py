@@ -13,6 +13,7 @@ import itertools
 import json
 import os
 import pathlib
+import select
 import sys
 import time
 import uuid
@@ -255,20 +256,40 @@ def replace(temporary: pathlib.Path, path: pathlib.Path) -> None:
     os.replace(temporary, path)
 
 
-class _Messages(io.FileIO):
+class _Patient(io.FileIO):
+    """A file that waits for its reader, also where another program has set the file not to wait."""
+
+    def write(self, data: Any) -> int:
+        while (written := super().write(data)) is None:
+            select.select((), (self,), ())
+        return written
+
+
+class _Messages(_Patient):
     """A file for messages: one that cannot be written is lost, and changes nothing else."""
 
     def write(self, data: Any) -> int:
         with contextlib.suppress(OSError):
-            return super().write(data) or 0
+            return super().write(data)
         return len(data)
 
 
-def survive_lost_messages() -> None:
-    """Lets the program go on where standard error is a full disk, or a pipe whose reader has stopped."""
-    if isinstance(sys.stderr, io.TextIOWrapper) and os.name != "nt":
-        file = io.BufferedWriter(_Messages(sys.stderr.fileno(), "w", closefd=False))
-        sys.stderr = io.TextIOWrapper(file, sys.stderr.encoding, line_buffering=True)
+def take_standard_streams() -> None:
+    """Lets the program go on where standard error is a full disk, or a pipe whose reader has stopped.
+
+    Standard output gets a buffer, which writes the whole of a text; PYTHONUNBUFFERED has taken it away.
+    """
+    if os.name == "nt":
+        return
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout = _text(sys.stdout, _Patient)
+    if isinstance(sys.stderr, io.TextIOWrapper):
+        sys.stderr = _text(sys.stderr, _Messages)
+
+
+def _text(stream: io.TextIOWrapper, kind: type[_Patient]) -> io.TextIOWrapper:
+    file = io.BufferedWriter(kind(stream.fileno(), "w", closefd=False))
+    return io.TextIOWrapper(file, stream.encoding, line_buffering=True)
 
 
 def tell(text: str) -> None:

@@ -77,18 +77,18 @@ def probe(path: str) -> str:
 
 
 def difference(path: str, size: int, seen: str) -> str:
-    """Returns in words how a file differs from the file another machine saw; empty if it does not.
+    """Returns in words how a file differs from the file at the start of the run; empty if it does not.
 
     Args:
-        size: size in bytes on the other machine
-        seen: probe on the other machine
+        size: size in bytes at the start of the run
+        seen: probe then
     """
     try:
         size_here = os.stat(path).st_size
         if size_here != size:
-            return f"{path} has {size_here} bytes here, but {size} where the run was started"
+            return f"{path} has {size_here} bytes, but {size} at the start of the run"
         if probe(path) != seen:
-            return f"{path} has other content here than where the run was started"
+            return f"{path} has other content than at the start of the run"
     except OSError as error:
-        return f"{path} cannot be read here: {error.strerror}"
+        return f"{path} cannot be read: {error.strerror}"
     return ""

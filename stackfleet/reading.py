@@ -100,7 +100,10 @@ class ImageTables:
         files.write_rows(IMAGE, [image_values(facts)])
         return {
             "tables": files.close(),
-            "files": json.loads(facts["Files"]),
+            "files": [
+                {**shown, "path": file.path}
+                for shown, file in zip(json.loads(facts["Files"]), self._image.service(identity).files)
+            ],
             "warnings": warnings.count,
             "texts": warnings.texts,
             "truncated": facts["Completeness"] == TRUNCATED if facts["Completeness"] else facts["Truncated"],

@@ -38,6 +38,11 @@ class AttemptFailedError(Exception):
         self.report = report
 
 
+def named(worker: str) -> str:
+    """Returns the beginning of a reason that names a worker; empty for one in this program."""
+    return "" if worker.startswith("inproc://") else f"worker {worker}: "
+
+
 class TaskPlace:
     """The place where a task runs: the Dask worker, and whether the scheduler still wants the task."""
 
@@ -116,7 +121,7 @@ def run_at(job: Job, place: TaskPlace) -> Report:
             folder = contexts.enter_context(tempfile.TemporaryDirectory(prefix="stackfleet-"))
             differs = provenance.difference(job.path, job.size, job.probe)
             if differs:
-                outcome = Outcome(reason=f"worker {place.name}: {differs}", final=True)
+                outcome = Outcome(reason=f"{named(place.name)}{differs}", final=True)
             else:
                 refuse_full(pathlib.Path(folder), LEAST_ROOM)
                 outcome = Attempt(

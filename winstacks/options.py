@@ -154,7 +154,8 @@ def _begin_of(location: str) -> Tuple[str, str]:
                 return "", "is empty"
             return "small" if is_small_dump(read, size) else "", ""
     except OSError as error:
-        return "", f"cannot be read: {error}"
+        # An error of urllib has the error of the file inside.
+        return "", f"cannot be read: {getattr(error, 'reason', error)}"
     except (ValueError, exceptions.VolatilityException):
         return "", ""
 

@@ -5,12 +5,17 @@
 from __future__ import annotations
 
 import datetime
+import io
 import json
 import os
 import pathlib
+import select
 import shutil
 import subprocess
+import sys
 import tempfile
+import threading
+import time
 import types
 from typing import Any, Iterator, List, Tuple
 
@@ -18,7 +23,7 @@ import pytest
 
 from stackfleet.export import MOST_BYTES
 from stackfleet.lake import Lake, NewImage
-from stackfleet.output import opened
+from stackfleet.output import opened, take_standard_streams
 from stackfleet.planning import WrongUseError
 from tests.conftest import ROOT
 from tests.support import fleetlakes
@@ -56,8 +61,8 @@ def export(lake: object, form: str, *options: str) -> List[str]:
 
 def test_folded(lake: pathlib.Path) -> None:
     lines = export(lake, "folded", "--kind", "user")
-    assert lines == ["PC;a:b.exe;app!main;<private>;ntdll!Wait 1"]
-    assert "PC;nt;nt!Start;nt!KeWait 2" in export(lake, "folded")
+    assert lines == ["user;PC;a:b.exe;app!main;<private>;ntdll!Wait 1"]
+    assert "std;PC;nt;nt!Start;nt!KeWait 2" in export(lake, "folded")
 
 
 HOSTILE = "a\u009b31mb\u0085c\u202etxt.exe\u2028d\x1b]0;"
@@ -90,7 +95,8 @@ def test_speedscope(lake: pathlib.Path) -> None:
     assert "speedscope" in file["$schema"]
     names = [frame["name"] for frame in file["shared"]["frames"]]
     assert len(set(names)) == len(names)
-    assert [profile["name"] for profile in file["profiles"]] == ["i2", "i1"]
+    titles = [profile["name"] for profile in file["profiles"]]
+    assert titles == ["std OTHER (i2)", "std PC (i1)", "user PC (i1)"]
     for profile in file["profiles"]:
         assert profile["type"] == "sampled"
         assert len(profile["samples"]) == len(profile["weights"])
@@ -98,6 +104,20 @@ def test_speedscope(lake: pathlib.Path) -> None:
         assert all(0 <= number < len(names) for sample in profile["samples"] for number in sample)
     sample = only(file["profiles"][0]["samples"])
     assert [names[number] for number in sample] == ["nt", "nt!Start", "nt!KeWait"]
+
+
+@pytest.mark.parametrize("form", ["folded", "speedscope"])
+def test_blocks_of_a_heap_are_not_added_to_threads(form: str, new_lake: Lake) -> None:
+    kinds = [
+        {"Kind": kind, "Stack": "nt!Start+0x5", "Count": count} for kind, count in (("heap", 24), ("user", 1))
+    ]
+    fleetlakes.add(new_lake, "i1", traces=kinds)
+    lines = export(new_lake.uri, form)
+    if form == "folded":
+        assert lines == ["heap;i1;nt;nt!Start 24", "user;i1;nt;nt!Start 1"]
+    else:
+        weights = [profile["weights"] for profile in json.loads("".join(lines))["profiles"]]
+        assert weights == [[24], [1]]
 
 
 def test_jsonl(lake: pathlib.Path) -> None:
@@ -205,6 +225,70 @@ def test_a_full_disk_behind_standard_output_is_a_message(
     with open("/dev/full", "wb") as full:
         done = ran(line, lake, full, PYTHONUNBUFFERED=unbuffered)
     assert done == (2, UNWRITTEN.format("No space left on device"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the limits of POSIX")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_disk_that_fills_up_within_the_last_piece_is_a_message(
+    lake: pathlib.Path, tmp_path: pathlib.Path, unbuffered: str
+) -> None:
+    """The file that PYTHONUNBUFFERED gives writes a part of a piece and raises nothing."""
+    line = "sql {} --format parquet SELECT*FROM/**/traces"
+    with (tmp_path / "rows").open("wb") as rows:
+        assert ran(line, lake, rows, PYTHONUNBUFFERED=unbuffered) == (0, "")
+        whole = rows.seek(0, os.SEEK_END)
+        rows.truncate(0)
+        rows.seek(0)
+        limit = ("sh", "-c", 'ulimit -f "$0" && "$@"', str(whole // 512))
+        done = ran(line, lake, rows, *limit, PYTHONUNBUFFERED=unbuffered)
+    assert done == (2, UNWRITTEN.format("File too large"))
+
+
+def taken_when_full(reader: int) -> Iterator[bytes]:
+    """Yields what a pipe has, after its writer had to wait for a while."""
+    select.select((reader,), (), ())
+    time.sleep(0.3)
+    while piece := os.read(reader, 1 << 16):
+        yield piece
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the pipes of POSIX")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_rows_wait_for_a_slow_reader(lake: pathlib.Path, unbuffered: str) -> None:
+    """The rows behind the first 64 KiB were lost, with the code 0 if standard output had no buffer."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    words = [*COMMAND, "export", str(lake), "--to", "jsonl"]
+    known = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with subprocess.Popen(words, cwd=ROOT, stdout=writer, env=known) as started:
+        os.close(writer)
+        rows = b"".join(taken_when_full(reader)).decode().splitlines()
+    os.close(reader)
+    assert (started.returncode, rows) == (0, export(lake, "jsonl"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the pipes of POSIX")
+def test_messages_wait_for_a_slow_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program tried again without a pause, as fast as the processor allows."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(io.FileIO(writer, "w", closefd=False), "utf-8"))
+    take_standard_streams()
+    calls: List[str] = []
+    text = "a message\n" * (1 << 15)
+
+    def write() -> None:
+        sys.setprofile(lambda frame, event, argument: calls.append(event))
+        sys.stderr.write(text)
+        os.close(writer)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    assert b"".join(taken_when_full(reader)).decode() == text
+    thread.join()
+    os.close(reader)
+    assert len(calls) < 1000
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the shell of POSIX closes the output")

@@ -152,7 +152,7 @@ def test_a_file_of_manifests_that_is_not_utf8_harms_its_own_images_only(column: 
     plant_bytes(attack, column, "manifests")
     states = {row["ImageId"]: row["Status"] for row in rows("status", attack.lake, "--verify")}
     assert states == {"i1": "damaged", "i2": "done", "Table=manifests/z.parquet": "damaged"}
-    assert called("export", attack.lake, "--to", "folded").stdout == "I2;nt;stack of i2 1\n"
+    assert called("export", attack.lake, "--to", "folded").stdout == "std;I2;nt;stack of i2 1\n"
 
 
 @pytest.mark.parametrize("name", LOGS)

@@ -12,7 +12,7 @@ import sys
 import psutil
 import pytest
 
-from stackfleet import provenance
+from stackfleet import provenance, task
 from stackfleet.engine import connected
 from stackfleet.job import Job, Reading
 from stackfleet.joining import Joining
@@ -77,9 +77,12 @@ def test_other_versions_are_named() -> None:
     ("change", "message"),
     [
         (lambda path: None, ""),
-        (lambda path: path.write_bytes(b"longer" * 100000), "bytes here"),
+        (
+            lambda path: path.write_bytes(b"longer" * 100000),
+            "600000 bytes, but 100000 at the start of the run",
+        ),
         (lambda path: path.write_bytes(bytes(99999) + b"x"), "other content"),
-        (lambda path: path.unlink(), "cannot be read here"),
+        (lambda path: path.unlink(), "cannot be read: "),
     ],
 )
 def test_a_path_that_leads_to_another_file_is_named(
@@ -90,6 +93,7 @@ def test_a_path_that_leads_to_another_file_is_named(
     seen = provenance.probe(str(path))
     change(path)  # type: ignore[operator]
     assert message in provenance.difference(str(path), 100000, seen)
+    assert (task.named("inproc://10.0.0.2/7/4"), task.named("tcp://a:8786")) == ("", "worker tcp://a:8786: ")
     job = Job(str(path), 100000, 0, seen, str(tmp_path), Reading())
     joining = Joining(Reading(), of_packages(), [job] * 9, "topic")
     assert bool(message) == ("and 6 more paths" in joining._describe_files())

@@ -311,6 +311,7 @@ def test_the_same_finding_of_many_hosts_is_one_card(company: pathlib.Path, brows
     with browser.open(company / "pages" / "index.html") as opened:
         text = opened.run("document.querySelector('#findings').textContent")
         assert "30 hosts, 30 findings" in text
+        assert "2 findings: 1 high, 1 medium, 0 low." in text
         assert "PC07, i07.raw app.exe (15), thread 12 at 0xffff800000001007: other memory" in text
         assert opened.run("document.querySelector('#findings .cards').getBoundingClientRect().height") < 1500
 

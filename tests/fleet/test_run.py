@@ -138,6 +138,20 @@ def test_a_copy_is_read_whole_before_it_is_passed_over(
     assert "1 image was done before" in run(same).stderr
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
+@pytest.mark.parametrize("name", ["a\nb.dmp", "a\u3000b.dmp"])
+def test_a_copy_of_an_image_whose_path_is_not_shown_as_it_is(
+    name: str, few: Fleet, fresh: pathlib.Path, run: Run, tmp_path: pathlib.Path
+) -> None:
+    """The path is escaped in Files of the image, and was looked up so: the copy was a second image."""
+    first = shutil.copy(few.paths[0], tmp_path / name)
+    run(first)
+    same = shutil.copy(first, tmp_path / "same.dmp")
+    run(same)
+    known = only(manifests(fresh).values())
+    assert (known["copies"], [file["path"] for file in known["files"]]) == ([str(same)], [str(first)])
+
+
 def test_two_images_that_differ_in_one_page_that_was_not_sampled(
     few: Fleet, fresh: pathlib.Path, run: Run, tmp_path: pathlib.Path
 ) -> None:

@@ -225,8 +225,11 @@ def test_a_name_that_no_process_has_is_answered_as_an_id_is(
     if name == "tracefindings":
         assert {node.row["Evidence"] for node in by_name} == {
             "no finding: 0 checks examined 0 stacks of 0 processes",
-            "no process is selected",
+            "no process has the name updatr",
         }
+        assert "no process has the ID 99" in {node.row["Evidence"] for node in by_id}
+        both = grid.run(opened, CLASSES[name], process=["updatr", "no*"], pid=[99])
+        assert "no process has the ID 99 or the name updatr or no*" in {node.row["Evidence"] for node in both}
     else:
         assert by_name == by_id
 

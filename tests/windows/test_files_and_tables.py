@@ -196,17 +196,20 @@ def test_a_full_disk_makes_the_command_fail(command: str, file: str, tmp_path: p
     line, environment = vol.prepare(
         saved, *command.split(), symbols=symbols, renderer="pretty", arguments=("-o", str(out))
     )
-    limit = "import resource, runpy, sys; del sys.argv[0]; room = 0x9000; "
-    limit += "resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)); "
-    limit += "runpy.run_path(sys.argv[0], None, '__main__')"
-    done = subprocess.run(
-        [line[0], "-c", limit, *line[1:]], capture_output=True, text=True, env=environment, check=False
-    )
+    done = subprocess.run(limited(line, 0x9000), capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 1
     assert f"{out / file} cannot be written: File too large" in done.stderr
     assert "Traceback" not in done.stderr
     assert "Error outputting file" in done.stdout
     assert not [path.name for path in out.iterdir() if path.name == file or path.suffix == ".vol3"]
+
+
+def limited(line: List[str], room: int) -> List[str]:
+    """Returns a command of Python that can write no file of more bytes than there is room."""
+    limit = f"import resource, runpy, sys; del sys.argv[0]; room = {room}; "
+    limit += "resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)); "
+    limit += "runpy.run_path(sys.argv[0], None, '__main__')"
+    return [line[0], "-c", limit, *line[1:]]
 
 
 def prepare_buffered(plugin: str, renderer: str, folder: pathlib.Path) -> Tuple[List[str], Dict[str, str]]:
@@ -237,6 +240,29 @@ def test_rows_that_do_not_reach_standard_output_make_the_command_fail(
     assert done.returncode == 1
     assert "standard output cannot be written: No space left on device" in done.stderr
     assert "Exception ignored" not in done.stderr
+
+
+@pytest.mark.cli
+@pytest.mark.skipif(os.name == "nt", reason="the limits of POSIX")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_text_that_reaches_a_file_in_part_makes_the_command_fail(
+    unbuffered: str, tmp_path: pathlib.Path
+) -> None:
+    """Without its buffer, Python takes the part for the whole: the JSON was cut, and the code was 0."""
+    line, environment = prepare_buffered("windows.gflags", "json", tmp_path)
+    environment["PYTHONUNBUFFERED"] = unbuffered
+    whole = subprocess.run(line, stdout=subprocess.PIPE, env=environment, check=True).stdout
+    with (tmp_path / "rows.json").open("wb") as rows:
+        done = subprocess.run(
+            limited(line, len(whole) - 100),
+            stdout=rows,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert "standard output cannot be written: File too large" in done.stderr
 
 
 @pytest.mark.cli

@@ -471,7 +471,8 @@ def test_findings_of_one_story_are_one_part(
     assert "one+0x10" in titles[1] and "two+0x10" in titles[2]
     assert "50 findings in 50 processes" in titles[3] and "a table at 0x64" in titles[3]
     assert "a pico process" in titles[4]
-    assert "started there" in opened.run("document.querySelector('#findings').innerText")
+    text = opened.run("document.querySelector('#findings').innerText")
+    assert "started there" in text and "5 to read, because findings of one story are one part." in text
     opened.click(f"{top}[3].querySelector('summary')")
     opened.run("new Promise((done) => setTimeout(done, 200))")
     cards = f"{top}[3].querySelectorAll('.card').length"

@@ -12,7 +12,6 @@ from typing import Any, Iterable, Iterator, List, Tuple
 
 from volatility3.framework import interfaces
 
-from ..findings.registry import Findings
 from ..html import htmlpage
 from ..html.report import Report
 from ..html.waitpart import HeldLocks, waits_part
@@ -28,6 +27,7 @@ from ..rows.grid import Row
 from ..stacklist.imagefacts import Warnings, gather, identity
 from ..stacklist.stack import StackRecord
 from ..stacklist.threadwaits import ThreadWaits
+from ..stacklist.traces import ThreadWatch
 from ..tracedb.finder import Databases
 from ..tracedb.gap import gap
 
@@ -42,9 +42,9 @@ class TraceReport(CheckingCommand):
         super().__init__(plugin)
         self._report, self._warnings, self._held = Report(), Warnings(), HeldLocks()
 
-    @cached_property
-    def findings(self) -> Findings:
-        return Findings(self.symbolizer, None, self.pids, self.option("scan"), self._waits.add)
+    @property
+    def watch(self) -> ThreadWatch:
+        return self._waits.add
 
     @cached_property
     def _waits(self) -> ThreadWaits:

@@ -114,7 +114,11 @@ class CheckNotes(NamedTuple):
 
 
 class CheckFacts:
-    """The facts of an image. `scan` says whether a pool scan has added processes and threads.
+    """The facts of an image.
+
+    Args:
+        scan: whether a pool scan has added processes and threads
+        names: names of processes that were asked for beside the PIDs
 
     Attributes:
         untold: processes whose function tables are not all in the image, if a finding depended on them: their
@@ -123,12 +127,17 @@ class CheckFacts:
     """
 
     def __init__(
-        self, symbolizer: Symbolizer, pids: Optional[Tuple[int, ...]] = None, scan: bool = False
+        self,
+        symbolizer: Symbolizer,
+        pids: Optional[Tuple[int, ...]] = None,
+        scan: bool = False,
+        names: Sequence[str] = (),
     ) -> None:
         self._symbolizer = symbolizer
         self.image = symbolizer.image
         self.pids = pids
         self.scan = scan
+        self._names = names
         self.untold: Dict[int, Tuple[Optional[int], str]] = {}
         self.lost = LostStacks()
         self._tables: Memo[AddressSpace, registeredtables.FunctionTables] = Memo(self._registered, _PROCESSES)
@@ -148,12 +157,12 @@ class CheckFacts:
 
     @functools.cached_property
     def nothing_selected(self) -> str:
-        """Why nothing is checked: no process has one of the PIDs, or none is selected; empty if one has."""
+        """Why nothing is checked: no process has a PID or name, or none is selected; empty if one has."""
         if self.pids is None or any(True for _ in AddressSpaces.list_spaces(self.image, self.pids)):
             return ""
-        if not self.pids:
-            return "no process is selected"
-        return f"no process has the ID {' or '.join(map(str, self.pids))}"
+        asked = (("ID", self.pids), ("name", self._names))
+        wanted = [f"the {word} {' or '.join(map(str, values))}" for word, values in asked if values]
+        return f"no process has {' or '.join(wanted)}" if wanted else "no process is selected"
 
     def namer(self, space: AddressSpace) -> AddressNamer:
         return self._symbolizer.for_space(space)

@@ -254,6 +254,7 @@ class Findings:
         pids: PIDs to check, 0 for the kernel; None for all
         scan: whether a pool scan adds threads; processes are added by `process_list.scan`
         watch: called for each thread whose stacks the checks need, after these were yielded
+        names: names of processes that gave the PIDs
     """
 
     def __init__(
@@ -263,8 +264,9 @@ class Findings:
         pids: Optional[Tuple[int, ...]] = None,
         scan: bool = False,
         watch: ThreadWatch = unwatched,
+        names: Sequence[str] = (),
     ) -> None:
-        self._facts = CheckFacts(symbolizer, pids, scan)
+        self._facts = CheckFacts(symbolizer, pids, scan, names)
         self._traces = StackCollector(symbolizer, watch=watch)
         self._gathered = [
             _Gathering(check_named(check)) for check in CHECKS if checks is None or check in checks

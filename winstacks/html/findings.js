@@ -52,7 +52,8 @@ function findingsPart(data, findings) {
     `${count(cards.filter((card) => card.severity === severity).length)} ${severity}`);
   const stories = storiesOf(cards);
   const nothing = findings.examined ? `The checks found nothing: ${findings.examined}.` : "The checks found nothing.";
-  const said = cards.length ? `${some(total, "finding")}: ${kinds.join(", ")}; ${count(stories.length)} to read, because findings of one story are one part.` : nothing;
+  const fewer = stories.length < cards.length ? `; ${count(stories.length)} to read, because findings of one story are one part` : "";
+  const said = cards.length ? `${some(total, "finding")}: ${kinds.join(", ")}${fewer}.` : nothing;
   const key = "In stacks, ! marks code that belongs to no file, ? marks a guessed frame, and ◀ marks the frame that this finding is about.";
   const made = make("div", "", make("p", "", said));
   if (cards.length < total) made.append(make("p", "note", `The first ${count(cards.length)} are shown.`));

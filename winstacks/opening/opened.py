@@ -41,7 +41,7 @@ from ..stacklist.traces import StackCollector
 from ..tracedb.decode.recorded import RecordedStack
 from ..tracedb.finder import Databases
 from ..waits.lister import ProcessWaits, WaitLister
-from .volatility import InputError, Path, Settings, construct
+from .volatility import InputError, Path, Settings, construct, let_go
 
 
 class ProcessHeaps(NamedTuple):
@@ -56,14 +56,13 @@ class Opened:
     """An open image or dump. Addresses are canonical. PID 0 is the kernel.
 
     An argument that selects (`pids`, `tids`, `kinds`, `checks`) selects all if it is None, and nothing if it
-    is empty. One with an unknown word, or with an ID that is no number, raises InputError. `fetch_symbols`
-    says whether Volatility may download symbols of modules. `image` is the image, for what this class does
-    not list.
+    is empty. One with an unknown word, or with an ID that is no number, raises InputError, and so does all
+    that is asked for after `close`. `fetch_symbols` says whether Volatility may download symbols of modules.
     """
 
     def __init__(self, image: Image, fetch_symbols: bool = False) -> None:
-        self.image = image
-        self.symbolizer = Symbolizer(image, fetch_symbols)
+        self._image, self._symbolizer = image, Symbolizer(image, fetch_symbols)
+        self._closed = False
 
     def __enter__(self) -> Opened:
         return self
@@ -73,8 +72,24 @@ class Opened:
 
     def close(self) -> None:
         """Closes the files; nothing can be listed from then on."""
-        for layer in list(self.image.context.layers.values()):
-            layer.destroy()
+        self._closed = True
+        let_go(self._image.context)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InputError("The file is closed")
+
+    @property
+    def image(self) -> Image:
+        """The image, for what this class does not list."""
+        self._check_open()
+        return self._image
+
+    @property
+    def symbolizer(self) -> Symbolizer:
+        """The names of the addresses."""
+        self._check_open()
+        return self._symbolizer
 
     @property
     def input(self) -> Input:
@@ -169,6 +184,7 @@ class Opened:
 
     def recorded(self, space: AddressSpace, stack: RecordedStack) -> Sequence[NamedFrame]:
         """Returns the named frames of a stack that Windows recorded: of a lock, or of blocks of a heap."""
+        self._check_open()
         return self._frames.for_space(space).name_recorded(stack)
 
     def _check_records(self) -> None:

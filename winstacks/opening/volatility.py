@@ -13,12 +13,13 @@ import os
 import pathlib
 import sys
 import types
-from typing import Mapping, Optional, Sequence, Union
+from typing import List, Mapping, Optional, Sequence, Set, Union
 
 import volatility3.plugins
 import volatility3.symbols
 from volatility3 import framework
 from volatility3.framework import automagic, constants, contexts, exceptions, interfaces, plugins
+from volatility3.framework.symbols.windows import extensions
 
 from ..memory.decode.records import NamedTuple
 from ..options import KINDS_OF_DUMPS, begins_as_a_dump, why_no_input
@@ -90,15 +91,41 @@ def _put_first(package: types.ModuleType, folders: Sequence[str]) -> None:
         package.__path__ = [*folders, *(folder for folder in known if folder not in folders)]
 
 
+class _Context(contexts.Context):
+    """A context that knows its clones: Volatility opens the file for one, and leaves it open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clones: List[interfaces.context.ContextInterface] = []
+
+    def clone(self) -> interfaces.context.ContextInterface:
+        # A clone is a deep copy, and open files have none.
+        earlier, self.clones = self.clones, []
+        clone = super().clone()
+        self.clones = [*earlier, clone]
+        return clone
+
+
+def let_go(context: interfaces.context.ContextInterface) -> None:
+    """Closes the files of a context, and empties the caches of Volatility's methods, which keep contexts."""
+    kinds: Set[type] = {extensions.EPROCESS}
+    for layer in list(context.layers.values()):
+        layer.destroy()
+        kinds.update(type(layer).__mro__)
+    for method in (method for kind in kinds for method in vars(kind).values()):
+        if hasattr(method, "cache_clear"):
+            method.cache_clear()
+
+
 def construct(path: Path, options: Mapping[str, object]) -> interfaces.plugins.PluginInterface:
     """Returns windows.traces built on an image, or minidump.traces built on a dump of a process or crash.
     `options` are values of options of the plugin, by name; empty values are left out. Raises InputError if
     Volatility finds no Windows kernel in the file, or cannot read it; or an option is for dumps, and the file
     is an image."""
     framework.require_interface_version(2, 0, 0)
-    if not os.path.isfile(path):
+    if not os.path.exists(path):
         raise InputError(f"There is no file '{os.fspath(path)}'")
-    context = contexts.Context()
+    context = _Context()
     context.config["automagic.LayerStacker.single_location"] = pathlib.Path(path).resolve().as_uri()
     dump, lack = begins_as_a_dump(context), why_no_input(context)
     if lack:
@@ -129,3 +156,6 @@ def construct(path: Path, options: Mapping[str, object]) -> interfaces.plugins.P
         raise InputError(_NO_SYMBOLS) from error
     except (exceptions.VolatilityException, OSError, EOFError) as error:
         raise InputError(f"Volatility cannot open the file: {error}") from error
+    finally:
+        for clone in context.clones:
+            let_go(clone)

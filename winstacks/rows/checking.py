@@ -9,7 +9,7 @@ from typing import Any, Iterable, Iterator, Tuple
 
 from ..findings.registry import Findings
 from ..stacklist.stack import StackRecord
-from ..stacklist.traces import Portion
+from ..stacklist.traces import Portion, ThreadWatch, unwatched
 from .stackcommand import StackCommand
 
 
@@ -26,7 +26,14 @@ class CheckingCommand(StackCommand):
     @cached_property
     def findings(self) -> Findings:
         """Runs the checks, and has what they found."""
-        return Findings(self.symbolizer, self.checks or None, self.pids, self.option("scan"))
+        names = self.config.get("process") or ()
+        checks = self.checks or None
+        return Findings(self.symbolizer, checks, self.pids, self.option("scan"), self.watch, names)
+
+    @property
+    def watch(self) -> ThreadWatch:
+        """Called for each thread whose stacks the checks need."""
+        return unwatched
 
     def steps(self) -> Iterator[StackRecord]:
         return self.findings.examine(self.totals)

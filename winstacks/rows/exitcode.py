@@ -41,8 +41,14 @@ def report_lost_output() -> None:
     than the buffer of the file is lost then, and the process ends with 0. With this, text goes into that
     buffer at once: the renderer's own writing fails, or the rest stays there until `_check_output`. Raises
     RenderException if standard output cannot take what was written before, BrokenPipeError if nobody reads.
+
+    PYTHONUNBUFFERED takes the buffer away, and the rest of a text is lost without an error if the file takes
+    a part. Then standard output gets a buffer, which each end of a line empties.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
+        if isinstance(sys.stdout.buffer, io.RawIOBase):
+            form = (sys.stdout.encoding, sys.stdout.errors)
+            sys.stdout = open(sys.stdout.fileno(), "w", 1, *form, closefd=False)  # noqa: SIM115
         try:
             sys.stdout.reconfigure(write_through=True)
         except BrokenPipeError:

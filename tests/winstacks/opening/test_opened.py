@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import json
 import os
 import pathlib
 import subprocess
 import sys
-from typing import Any, Dict, Iterator, List, Optional
+import weakref
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import pytest
 from minidump.minidumpfile import MinidumpFile
@@ -191,6 +193,7 @@ REFUSED = {
     "nothing there": ({}, "There is no file"),
     "text": ({}, "Volatility finds no Windows kernel in the file"),
     "empty": ({}, "The file is empty"),
+    "a folder": ({}, "The file cannot be read: [Errno 21] Is a directory: "),
     "cut": ({}, "The file begins as a dump of one process and is not one"),
     "folder": ({"symbol_dirs": ["/nowhere/at/all"]}, "There is no folder '/nowhere/at/all' with symbols"),
     "one folder": ({"symbol_dirs": "symbols"}, "symbol_dirs is a list of folders: ['symbols']"),
@@ -208,9 +211,50 @@ def test_what_cannot_be_opened_is_said_in_one_sentence(
     contents = {"text": b"no memory" * 1000, "cut": b"MDMP", "empty": b""}
     if case in contents:
         path.write_bytes(contents[case])
+    elif case == "a folder":
+        path.mkdir()
     with pytest.raises(winstacks.InputError) as raised:
         winstacks.open(path, **options)  # type: ignore[arg-type]
     assert sentence in str(raised.value) and "\n" not in str(raised.value)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="Linux lists open files there")
+def test_a_closed_image_is_let_go(image_path: pathlib.Path) -> None:
+    """A file stayed open for each image, and with it all that was known of the last dozens of images."""
+
+    def times_open() -> int:
+        links = pathlib.Path("/proc/self/fd").iterdir()
+        return [os.readlink(link) for link in links if link.exists()].count(str(image_path))
+
+    gc.collect()
+    before = times_open()
+    with winstacks.open(image_path) as found:
+        assert list(found.stacks(kinds=["kernel"]))
+        kept = weakref.ref(found.image.context)
+        assert times_open() > before
+    assert times_open() == before
+    del found
+    gc.collect()
+    assert kept() is None
+
+
+CLOSED: Dict[str, Callable[[winstacks.Opened], object]] = {
+    "stacks": lambda opened: list(opened.stacks()),
+    "processes": lambda opened: list(opened.processes()),
+    "findings": lambda opened: opened.findings(),
+    "crash": lambda opened: opened.crash(),
+    "image": lambda opened: opened.image,
+}
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_nothing_is_listed_of_a_closed_file(name: str, image_path: pathlib.Path) -> None:
+    found = winstacks.open(image_path)
+    CLOSED[name](found)
+    found.close()
+    found.close()
+    with pytest.raises(winstacks.InputError, match=r"^The file is closed$"):
+        CLOSED[name](found)
 
 
 def test_an_image_without_symbols_is_another_sentence(tmp_path: pathlib.Path) -> None:
