@@ -12,7 +12,7 @@ import pathlib
 import random
 import shutil
 import struct
-from typing import Dict, Set, Tuple
+from typing import Collection, Dict, Set, Tuple
 
 from tests.conftest import SHARED
 from winstacks.memory.decode.pagetable import PAGE_SIZE
@@ -46,10 +46,15 @@ def with_holes(image: pathlib.Path, share: float, seed: int) -> pathlib.Path:
     The first page stays: Volatility opens no image without one.
     """
     draw = random.Random(seed)
+    pages = range(1, image.stat().st_size // PAGE_SIZE)
+    return without_pages(image, {number for number in pages if draw.random() < share}, f"{share}.{seed}")
+
+
+def without_pages(image: pathlib.Path, missing: Collection[int], name: str = "holes") -> pathlib.Path:
+    """Writes an image (LiME) that lacks the physical pages of these numbers; returns its path."""
     data = image.read_bytes()
-    pages = len(data) // PAGE_SIZE
-    kept = [number for number in range(pages) if not number or draw.random() >= share]
-    path = image.with_suffix(f".{share}.{seed}.lime")
+    kept = [number for number in range(len(data) // PAGE_SIZE) if number not in missing]
+    path = image.with_suffix(f".{name}.lime")
     with path.open("wb") as file:
         for _, run in itertools.groupby(enumerate(kept), lambda item: item[1] - item[0]):
             numbers = [number for _, number in run]

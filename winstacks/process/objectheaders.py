@@ -20,7 +20,7 @@ from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import MissingMemberError
 from ..memory.image import Image
 from .cidtable import CidTable, id_differs
-from .kernelobjects import IMAGE_FILE_NAME, process_at, thread_at
+from .kernelobjects import IMAGE_FILE_NAME, may_lie_at, process_at, thread_at
 from .objectblocks import (
     CREATOR_FLAG,
     CREATOR_INFO,
@@ -250,6 +250,27 @@ class Objects:
     def header_of(self, body: int) -> int:
         """Returns the address of an object's header, from the address of the object."""
         return body - self._body
+
+    def is_lost(self, header: int) -> bool:
+        """Returns whether a header, or the type to which it leads, is not in the image.
+
+        Where no header is, other bytes may look as one whose type is lost.
+        """
+        data = self._read(header)
+        if data is None:
+            return True
+        address = self._type_address(header, data)
+        if address is None:
+            return self._types is not None
+        return may_lie_at(self._image, address) and self._lacks_type(address)
+
+    def _lacks_type(self, address: int) -> bool:
+        """Returns whether the structure of a type, or its name, is not in the image."""
+        start = self._image.at("_OBJECT_TYPE", address).place("Name.Length")
+        data = self._memory.read(start, 2 * self._memory.pointer_size) if start else None
+        if data is None or not any(data):
+            return data is None or self._memory.is_zero_page(start or 0)
+        return string_lengths(data) is not None and self._memory.unicode_string(data, _MAX_TYPE_NAME) is None
 
     def traced(self, header: int) -> Optional[bool]:
         """Returns whether the header marks the object as traced; None before 7, which has no such mark."""

@@ -46,6 +46,7 @@ _UNKNOWN = (
     "It is not known whether {}: the name or the caller of the system call is missing. The file of ntdll "
     "(--binaries) or a dump with full memory would help"
 )
+_UNREAD = "It is not known whether {}: no more than the ID is in the image"
 
 
 class WaitRow(NamedTuple):
@@ -193,8 +194,9 @@ def why_no_wait(image: Image) -> str:
 def unknown_waits(chains: Chains, tids: Optional[Collection[int]] = None) -> str:
     """Returns the sentence that some threads may wait or not; empty if this is known of all. `tids` are the
     threads that it is about; None for all."""
-    count = chains.unknown(tids)
-    return _UNKNOWN.format(counted(count, "thread waits", "threads wait")) if count else ""
+    counts = ((_UNKNOWN, chains.unknown(tids)), (_UNREAD, chains.unread(tids)))
+    said = (text.format(counted(count, "thread waits", "threads wait")) for text, count in counts if count)
+    return ". ".join(said)
 
 
 def symbol_of(frames: NamedFrames) -> SymbolOf:

@@ -106,6 +106,7 @@ class Chains:
         self._pids, self._tids = pids, tids
         self.waits: Dict[Key, ThreadWait] = {}
         self._ends: Dict[Key, str] = {}
+        self._unread: List[Optional[int]] = []
         self._examined: Set[Optional[int]] = set()
         self._incomplete: Set[Optional[int]] = set()
         for process in processes:
@@ -114,6 +115,7 @@ class Chains:
             if process.status:
                 self._incomplete.add(pid)
             self._ends.update({(pid, tid): end for tid, end in process.others.items()})
+            self._unread += process.unread
             for wait in process.waits:
                 self.waits.setdefault((pid, wait.thread.tid), wait)
         self._keys = {key[1]: key for key in (*self._ends, *self.waits)}
@@ -213,6 +215,10 @@ class Chains:
         `tids` are the threads that are counted; None for all."""
         ends = ((tid, end) for (_, tid), end in self._ends.items() if tids is None or tid in tids)
         return sum(end == words.ENDS_UNKNOWN for _, end in ends)
+
+    def unread(self, tids: Optional[Collection[int]] = None) -> int:
+        """Returns the number of threads that are not in the image; `tids` is as in `unknown`."""
+        return sum(tids is None or tid in tids for tid in self._unread)
 
     @property
     def deadlocks(self) -> List[Cycle]:

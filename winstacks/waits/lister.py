@@ -80,6 +80,7 @@ class ProcessWaits(NamedTuple):
         others: where a chain ends that comes to one of the other threads, by TID: a word of
             `words.CHAIN_ENDS`
         lost: why no frame is known of some stacks; their threads may wait for anything
+        unread: IDs of threads that are not in the image; None for one without an ID
     """
 
     space: AddressSpace
@@ -88,6 +89,7 @@ class ProcessWaits(NamedTuple):
     others: Dict[int, str]
     status: Status = NOTHING
     lost: Status = NOTHING
+    unread: Tuple[Optional[int], ...] = ()
 
 
 class _Seen(NamedTuple):
@@ -183,7 +185,8 @@ class WaitLister:
         absent = status(*(thread.status for thread in threads if not thread.tid))
         every = itertools.chain.from_iterable(stacks)
         lost = status(*(each.status for each in every if not each.frames and has_status(each.status, *_LOST)))
-        return ProcessWaits(threads[0].space, tuple(threads), tuple(waits), others, absent, lost)
+        unread = tuple(each.tid for each in threads if has_status(each.status, StatusCode.UNREADABLE))
+        return ProcessWaits(threads[0].space, tuple(threads), tuple(waits), others, absent, lost, unread)
 
     def _end(self, thread: Thread, stacks: List[CallStack]) -> str:
         """Returns where a chain ends that comes to a thread without a known wait."""
@@ -436,10 +439,7 @@ def _innermost(stacks: List[CallStack], half: AddressSpace) -> Tuple[Optional[Tr
 
 def _stack_of(stacks: List[CallStack], half: Optional[AddressSpace]) -> Optional[CallStack]:
     """Returns the newest stack of a thread in a half; None for the half: its kernel stack."""
-    if half is None:
-        part = words.KERNEL
-    else:
-        part = words.WOW64 if half.wow64 else words.USER
+    part = words.KERNEL if half is None else words.WOW64 if half.wow64 else words.USER
     return next((stack for stack in stacks if stack.part == part), None)
 
 

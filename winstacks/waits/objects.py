@@ -99,7 +99,7 @@ class KernelObjects:
     def _awaited(self, thread: Thread, block: WaitBlock, several: bool) -> Awaited:
         address = block.object
         kind = waitblocks.kind_of(self._memory.member(address, self._type))
-        info, kind, address = self._described(address, kind)
+        info, kind, address = self._described(thread, address, kind)
         ownership, owners = self._owners(kind, address, thread)
         handle = self._handle_of(thread, info)
         evidence = [f"wait block {block.address:#x}"]
@@ -138,24 +138,28 @@ class KernelObjects:
             lost,
         )
 
-    def _described(self, address: int, kind: str) -> Tuple[Optional[ObjectInfo], str, int]:
-        """Returns the object of the object manager at an address, its kind and its address.
+    def _described(self, thread: Thread, address: int, kind: str) -> Tuple[Optional[ObjectInfo], str, int]:
+        """Returns the object of the object manager for which a thread waits, its kind and its address.
 
-        Kernel code also waits for objects within other structures; those have no header.
+        Kernel code also waits for objects within other structures; those have no header. An object has no
+        type, and `status` has the reason, if its header or its type is not in the image.
         """
         if self._objects is None:
             return None, kind, address
-        info = self._objects.describe(self._objects.header_of(address))
-        if info.type is not None and info.type == _TYPES.get(kind):
-            return info, kind, address
-        if kind == words.QUEUE and info.type is not None:
-            return info, kind, address
+        bodies, lost = [address], None
+        on_stack = (thread.stack_limit or 0) <= address < (thread.stack_base or 0)
         if kind == words.EVENT and self._file_event is not None:
-            body = address - self._file_event.offset
-            info = self._objects.describe(self._objects.header_of(body))
-            if info.type == "File":
+            bodies.append(address - self._file_event.offset)
+        for body in bodies:
+            header = self._objects.header_of(body)
+            info = self._objects.describe(header)
+            if body != address and info.type == "File":
                 return info, words.FILE, body
-        return None, kind, address
+            if body == address and info.type and (kind == words.QUEUE or info.type == _TYPES.get(kind)):
+                return info, kind, address
+            if not info.type and not on_stack and self._objects.is_lost(header):
+                lost = lost or info
+        return lost, kind, address
 
     def _owners(self, kind: str, address: int, thread: Thread) -> Tuple[str, Tuple[WaitOwner, ...]]:
         """Returns who owns an object or has to end, as a word of `words.OWNERSHIPS` and the owners."""

@@ -41,7 +41,7 @@ def image(count: int, monkeypatch: pytest.MonkeyPatch) -> Tuple[LockWaiters, Lis
         # Of two threads that wait for it one is not found.
         locks.append(SimpleNamespace(address=tid, space=SPACE, waiters=2, owners=()))
     lost = status(StatusCode.STACK_UNREADABLE)
-    process = SimpleNamespace(space=SPACE, status=(), lost=lost, others={}, waits=waits)
+    process = SimpleNamespace(space=SPACE, status=(), lost=lost, others={}, unread=(), waits=waits)
     lister = SimpleNamespace(list_waits=lambda pids: [process])
     monkeypatch.setattr(lockwaiters, "WaitLister", lambda *_: lister)
     monkeypatch.setattr(lockwaiters, "symbol_of", lambda _: None)

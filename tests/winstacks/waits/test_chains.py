@@ -37,7 +37,7 @@ def test_owners_are_kept_once(monkeypatch: pytest.MonkeyPatch) -> None:
         SimpleNamespace(thread=SimpleNamespace(tid=tid, space=SPACE), awaited=(awaited,))
         for tid in (0, 1, *range(50, 50 + COUNT))
     ]
-    process: Any = SimpleNamespace(space=SPACE, status=(), others={}, waits=waits)
+    process: Any = SimpleNamespace(space=SPACE, status=(), others={}, unread=(), waits=waits)
     found = chains.Chains([process]).deadlocks
     assert [[step.thread for step in cycle] for cycle in found] == [[(PID, 0), (PID, 1)]]
     holders = only(made)
@@ -146,5 +146,5 @@ def graph(
         others: ends at the threads that do not wait
     """
     waits = [waiting(tid, held) for tid, held in owners.items()]
-    process: Any = SimpleNamespace(space=SPACE, status=(), others=others, waits=waits)
+    process: Any = SimpleNamespace(space=SPACE, status=(), others=others, unread=(), waits=waits)
     return chains.Chains([process]), waits

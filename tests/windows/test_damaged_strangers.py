@@ -1,0 +1,96 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Running systems that nobody here wrote, without some pages: a row is as before, or says why it is not."""
+
+from __future__ import annotations
+
+import logging
+import pathlib
+import shutil
+from typing import Any, Dict, List, Set
+
+import pytest
+from volatility3.plugins.windows import tracewaits, waits
+
+from tests.forge import context
+from tests.forge.context import Opened
+from tests.support.strangers import IMAGES, unpacked, without_pages
+from tests.windows.test_callstacks import plain
+from winstacks.columns import words
+from winstacks.memory.decode.pagetable import PAGE_SIZE
+from winstacks.process.threads import Threads
+
+pytestmark = pytest.mark.shared
+
+Row = Dict[str, Any]
+
+
+class System:
+    """One of IMAGES, open; and copies of it that lack pages."""
+
+    def __init__(self, packed: pathlib.Path, folder: pathlib.Path) -> None:
+        self._image = unpacked(packed, folder)
+        shutil.copytree(folder / "symbols", context.symbol_directory(), dirs_exist_ok=True)
+        self.whole = context.open_file(self._image)
+
+    def page(self, address: int) -> int:
+        """Returns the number of the physical page of a kernel's address."""
+        layer = self.whole.layer
+        place: int = layer.translate(address & layer.address_mask)[0]
+        return place // PAGE_SIZE
+
+    def without(self, *addresses: int) -> Opened:
+        return context.open_file(without_pages(self._image, set(map(self.page, addresses))))
+
+
+@pytest.fixture(scope="module", params=IMAGES, ids=lambda path: path.name.partition(".")[0])
+def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> System:
+    return System(request.param, tmp_path_factory.mktemp("system"))
+
+
+def top(opened: Opened, plugin: Any, **options: Any) -> List[Row]:
+    return [plain(row) for depth, row in opened.rows(plugin, **options) if not depth]
+
+
+def words_of(row: Row) -> Set[str]:
+    return set(filter(None, (row["Status"] or "").split(", ")))
+
+
+def test_a_thread_that_is_not_in_the_image_may_wait(system: System, caplog: pytest.LogCaptureFixture) -> None:
+    """PspCidTable still has its ID."""
+    before = {row["TID"]: row for row in top(system.whole, waits.WaitChains)}
+    threads = [thread for thread in Threads.list_threads(system.whole.image) if thread.tid in before]
+    lost = threads[1]
+    damaged = system.without(lost.ethread)
+    caplog.set_level(logging.WARNING)
+    after = {row["TID"]: row for row in top(damaged, waits.WaitChains)}
+    assert after[lost.tid]["Status"] == "unreadable"
+    assert set(before) <= set(after) or after[None]["Status"] == "thread list damaged"
+    unread = [tid for tid, row in after.items() if row["Status"] == "unreadable"]
+    said = f"It is not known whether {len(unread)} thread"
+    assert [message.startswith(said) for message in caplog.messages if "not known" in message] == [True]
+    caplog.clear()
+    assert lost.tid not in {row["TID"] for row in top(damaged, tracewaits.TraceWaits)}
+    assert any(message.startswith(said) for message in caplog.messages)
+    shown = {row["TID"] for row in top(damaged, waits.WaitChains, tid=[lost.tid])}
+    assert shown - {None} == {lost.tid}
+
+
+def test_an_object_whose_type_is_not_in_the_image_may_be_another(system: System) -> None:
+    """A wait for a file is one for the event in its FILE_OBJECT, which has no name of its own."""
+    image = system.whole.image
+    memory = image.memory(image.kernel)
+    types = [memory.pointer(image.symbol(name)) for name in ("ExEventObjectType", "IoFileObjectType")]
+    before = {(row["PID"], row["TID"], row["Evidence"]): row for row in top(system.whole, waits.WaitChains)}
+    # Threads may lie in the same pages.
+    after = [row for row in top(system.without(*types), waits.WaitChains) if row["Evidence"]]
+    changed = 0
+    for row in after:
+        known = before[row["PID"], row["TID"], row["Evidence"]]
+        if any(known[name] != row[name] for name in ("WaitsFor", "WaitAddress", "WaitName", "ChainEnd")):
+            assert words_of(row) - words_of(known) == {"object type unknown"}
+            changed += 1
+    kinds = words.EVENT, words.FILE
+    named = [row for row in before.values() if row["WaitsFor"] in kinds and row["WaitName"]]
+    assert changed == len(named)
+    assert not any("object type unknown" in words_of(row) for row in before.values())
