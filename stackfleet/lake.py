@@ -39,8 +39,8 @@ MOST_TOGETHER = 64
 """The most images of one commit. Images that end while another commit is written form the next one."""
 
 MOST_ROWS = 1 << 12
-"""The most rows of an image in a batch for Delta's writer. It does not wait until batches are written: with
-65,536 rows an image of 2 million frames took 2 GB of memory, with 4,096 it takes 1 GB (deltalake 1.6)."""
+"""The most rows of an image in a batch for Delta's writer: with 65,536 it holds three times the memory
+(deltalake 1.6)."""
 LEAST_ROOM = 1 << 22
 """Bytes beside an image's rows that must be free on a local disk for a commit: its log, and room to go on."""
 SMALL_FILES = 512

@@ -32,6 +32,7 @@ from stackfleet.lake import MOST_ROWS, Depth, Lake, LakeError, NewImage
 from stackfleet.layout import TABLES
 from stackfleet.store import Snapshot, Store
 from stackfleet.storeerrors import ConflictError
+from tests.conftest import ROOT
 from tests.support import fleetlakes
 from tests.support.fleetimages import Fleet
 from tests.support.fleetrun import called, fleet, started, wait
@@ -477,6 +478,32 @@ def test_the_writer_of_delta_gets_small_batches(tmp_path: pathlib.Path) -> None:
     images = [fleetlakes.new_image(folder, folder.name, traces=stacks) for folder in folders]
     sizes = [rows.num_rows for rows in lake_module._rows(images)]
     assert (sum(sizes), max(sizes)) == (2 * (3 * MOST_ROWS + 1) + 4, MOST_ROWS)
+
+
+_WRITER = """
+import pathlib, sys
+import pyarrow as pa
+from stackfleet import columns, lake, store
+
+names = [f"function{number}" for number in range(lake.MOST_ROWS)]
+rows = {field.name: pa.array(names) for field in columns.SCHEMAS["frames"] if field.type == pa.string()}
+batch = lake.united("frames", [pa.RecordBatch.from_pydict(rows)])
+written = store.Store(sys.argv[1], columns.UNITED)
+written.commit(written.snapshot(0), iter([batch] * (int(sys.argv[2]) // batch.num_rows)), ["x"])
+print(pathlib.Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
+"""
+"""Writes rows that come at once, and prints the most kilobytes that the process has held."""
+
+
+@pytest.mark.skipif(not pathlib.Path("/proc/self/status").exists(), reason="needs Linux's /proc")
+def test_the_memory_of_a_writer_does_not_grow_with_the_image(tmp_path: pathlib.Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != store._THREADS}
+    held = []
+    for rows in (300_000, 1_500_000):
+        command = [sys.executable, "-c", _WRITER, tmp_path / f"lake{rows}", str(rows)]
+        ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+        held.append(int(ran.stdout))
+    assert held[1] < 1.3 * held[0]
 
 
 def test_compact_leaves_few_files_and_the_same_answers(lake: str) -> None:
