@@ -169,8 +169,8 @@ class PlaceMap:
         return [start for start, _, _ in all_spans], [place for _, _, place in all_spans]
 
     def _has_list(self, space: AddressSpace) -> bool:
-        """Returns whether the image has a list of modules. The lack of one is logged once. A small kernel dump
-        never has one of a process: nothing is logged then."""
+        """Returns whether the image has a list of modules. The lack of one is logged once, but not
+        that a small kernel dump has no list of a process: it never has one."""
         listed = self._image.service(module_lists).has_list(space)
         if not listed and not self._unlisted_logged and (space.kernel or not self._image.threads_only):
             self._unlisted_logged = True
