@@ -133,8 +133,8 @@ def run_at(job: Job, place: TaskPlace) -> Report:
                 ).run()
                 if not place.is_wanted():
                     raise StoppedError
-                differs = outcome.facts and provenance.difference(job.path, job.size, job.probe)
-                if differs:
+                differs = provenance.difference(job.path, job.size, job.probe)
+                if differs and outcome.facts is not None:
                     # The rows are of two states of the file.
                     reason = f"{named(place.name)}{differs}"
                     outcome = dataclasses.replace(outcome, facts=None, reason=reason, final=True)
