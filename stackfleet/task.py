@@ -133,6 +133,11 @@ def run_at(job: Job, place: TaskPlace) -> Report:
                 ).run()
                 if not place.is_wanted():
                     raise StoppedError
+                differs = provenance.difference(job.path, job.size, job.probe)
+                if differs and outcome.facts is not None:
+                    # The rows are of two states of the file.
+                    reason = f"{named(place.name)}{differs}"
+                    outcome = dataclasses.replace(outcome, facts=None, reason=reason, final=True)
             if outcome.facts is None:
                 # Whatever its process says: where it had no room, the image is not to blame.
                 refuse_full(pathlib.Path(folder), LEAST_ROOM)

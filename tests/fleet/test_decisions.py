@@ -4,17 +4,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import types
-from typing import Any, Dict
+from typing import Any, Dict, Iterator
 
 import pytest
 
-from stackfleet import child_process, identity, planning, task
+from stackfleet import child_process, identity, planning, provenance, task
 from stackfleet.job import Job, Reading
 from stackfleet.manifests import parsed, written
 from stackfleet.planning import Input
+from tests.conftest import ROOT
+from tests.forge import sample
 from tests.support.fleetrun import PATIENCE, gone, wait
 
 pytestmark = pytest.mark.once
@@ -51,6 +54,41 @@ def test_an_earlier_file_is_compared_only_if_it_is_as_it_was(change: str, tmp_pa
     digest = identity.provenance.sha256(str(path), lambda: None)
     compared = identity._compared(other, [digest], lambda: None)
     assert compared == (identity.EQUAL if change == "nothing" else identity.CHANGED)
+
+
+class ChangingPlace:
+    """A place of a task at which a file grows after the image was identified."""
+
+    name = "inproc://here"
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self._path = path
+        self.versions: Dict[str, str] = {}
+
+    def send(self, report: object) -> None:
+        """Nobody listens."""
+
+    def is_wanted(self) -> bool:
+        return True
+
+    @contextlib.contextmanager
+    def lock(self, name: str, poll: object) -> Iterator[None]:
+        with self._path.open("ab") as file:
+            file.write(bytes(0x1000))
+        yield
+
+
+def test_an_image_that_grows_while_it_is_read_is_not_done(tmp_path: pathlib.Path) -> None:
+    """It was done, with rows of two states of the file, and the next run added it as a second image."""
+    image = sample.build().image()
+    path = image.save(tmp_path / "growing.dmp")
+    size, tables = path.stat().st_size, str(image.install(tmp_path / "symbols"))
+    reading = Reading((str(ROOT / "volatility3_plugins"),), (tables,), str(tmp_path / "cache"), offline=True)
+    seen = provenance.probe(str(path))
+    job = Job(str(path), size, path.stat().st_mtime_ns, seen, str(tmp_path / "lake"), reading)
+    report = task.run_at(job, ChangingPlace(path))  # type: ignore[arg-type]
+    assert (report["status"], report["rows"]) == ("failed", 0)
+    assert report["reason"] == f"{path} has {size + 0x1000} bytes, but {size} at the start of the run"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="sessions are those of POSIX")

@@ -76,9 +76,10 @@ class DumpDrivers:
         return entries, whole and len(entries) == len(found)
 
     def has_list(self, space: AddressSpace) -> bool:
-        """Returns whether the file has a list of drivers: a header alone has none."""
+        """Returns whether the file has a list of drivers: a header alone has none, and no process has one."""
         member = self._dump.member
-        return not self._dump.header_only and bool(member("DriverCount") or member("DriverListOffset"))
+        listed = not self._dump.header_only and bool(member("DriverCount") or member("DriverListOffset"))
+        return space.kernel and listed
 
     def process_modules(self, space: AddressSpace) -> LoaderList:
         """Returns an empty, incomplete list: the dump has no modules of processes."""

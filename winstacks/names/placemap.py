@@ -169,9 +169,10 @@ class PlaceMap:
         return [start for start, _, _ in all_spans], [place for _, _, place in all_spans]
 
     def _has_list(self, space: AddressSpace) -> bool:
-        """Returns whether the image has a list of modules; the lack of one is logged once."""
+        """Returns whether the image has a list of modules. The lack of one is logged once, but not
+        that a small kernel dump has no list of a process: it never has one."""
         listed = self._image.service(module_lists).has_list(space)
-        if not listed and not self._unlisted_logged:
+        if not listed and not self._unlisted_logged and (space.kernel or not self._image.threads_only):
             self._unlisted_logged = True
             vollog.warning("The file has no list of modules: which module has an address is unknown")
         return listed

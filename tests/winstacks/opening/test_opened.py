@@ -169,6 +169,9 @@ def test_a_small_dump_has_its_crash_and_refuses_what_it_lacks(
         assert crash is not None and crash.stack is not None and crash.code == smalldumps.CODE
         assert crash.stack.frames and crash.stack.keys().stack
         assert only(dump.threads()).tid is not None
+        # The dump lists no modules of the process: code there is not known to be in none.
+        user = only(dump.stacks(kinds=["user"]))
+        assert (user.frames[0].shown, user.unbacked, user.keys().quality) == ("<unknown>", None, "partial")
         for refused in (dump.locks, dump.heaps):
             with pytest.raises(winstacks.InputError, match="A small kernel dump has the kernel stack of one"):
                 refused()

@@ -434,8 +434,8 @@ class StatusCode(Enum):
         "module list not in the file",
         Means.FRAMES_MISSING | Means.NAME_INCOMPLETE | Means.LIST_INCOMPLETE | Means.LOWERS_CONFIDENCE,
     )
-    """A dump that was written without a list of modules, or its header only, or cut before the list: which
-    module has the address is unknown. A walk had to guess there."""
+    """A dump that was written without a list of modules, or its header only, or cut before the list, or a
+    small kernel dump and code of a process: which module has the address is unknown. A walk guessed there."""
     VADS_INCOMPLETE = (
         "VADs incomplete",
         Means.ABSENT | Means.NAME_INCOMPLETE | Means.LIST_INCOMPLETE | Means.LOWERS_CONFIDENCE,
