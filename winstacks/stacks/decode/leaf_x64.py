@@ -15,6 +15,7 @@ import re
 from typing import Iterator, Optional, Tuple
 
 from ...memory.decode.memory import ReadMemory
+from ...memory.decode.pagetable import PAGE_SIZE
 from ...names.decode.functiontable import FunctionTable
 from ...names.decode.unwindinfo import Bytes
 from .frames import CodeImage, FindImage, direct_target
@@ -31,6 +32,24 @@ _DIRECT = re.compile(rb"(?:\xe9|\x0f[\x80-\x8f])(?=(.{4}))", re.DOTALL)
 """Jumps with a displacement of four bytes."""
 _INDIRECT = re.compile(rb"\xff[\x20-\x27\x60-\x67\xa0-\xa7\xe0-\xe7]")
 """Jumps through memory or a register (FF /4): their targets are unknown."""
+
+_PADDED = rb"(?:[\xcc\x90]|\x66\x90|\x66*\x2e?\x0f\x1f)"
+_CHANGES = re.compile(
+    rb"(\x48(?:\x83(?:\xec[\0-\x7f]|\xc4[\x80-\xff])|\x81\xec...\0"
+    rb"|\x8d\x64\x24[\x80-\xff]|\x8d\xa4\x24...\xff))"
+    rb"|\x48(?:\x83\xc4.|\x81\xc4....)(?:\x41?[\x58-\x5f])*\xc3(?!" + _PADDED + rb")"
+    rb"|(\x48(?:\x83[\xec\xc4]|\x81\xc4...\0|\x8d\x64\x24|\x8d\xa4\x24...\0)"
+    rb"|\xc3" + _PADDED + rb")",
+    re.DOTALL,
+)
+"""Changes of the stack pointer by a constant, with sub, add or lea.
+
+They lower it in the first group. In the second group they raise it, or padding behind a return ends the
+function.
+Without a group they raise it for a return behind which the function goes on.
+"""
+
+_LOWERED = 1
 
 
 def code_at(find_image: FindImage, read: ReadMemory, address: int, length: int) -> Optional[Bytes]:
@@ -83,6 +102,24 @@ def may_have_called(find_image: FindImage, read: ReadMemory, to: int, leaf: int)
                 targets.append(further)
         place += 1
     return False
+
+
+def has_made_room(image: CodeImage, ip: int) -> bool:
+    """Returns whether code without unwind data has lowered the stack pointer by a constant before an address.
+
+    A return address on top of the stack is an old one then. The last change before the address decides.
+    """
+    if image.table is None:
+        return False
+    rva = ip - image.base
+    low = max(_gap(image.table, rva, image.size)[0], rva - _LONGEST)
+    code = image.read_rva(low, rva - low)
+    if code is None:
+        # The page of the address may be there without the ones before.
+        low = max(low, rva - rva % PAGE_SIZE)
+        code = image.read_rva(low, rva - low)
+    changes = [] if code is None else [found for found in _CHANGES.finditer(bytes(code)) if found.lastindex]
+    return bool(changes) and changes[-1].lastindex == _LOWERED
 
 
 def _gap(table: FunctionTable, rva: int, size: int) -> Tuple[int, int]:

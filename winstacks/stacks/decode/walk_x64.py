@@ -33,7 +33,7 @@ from .frames import (
 )
 from .go_frames import frame_at, is_base
 from .go_x64 import back_to_goroutine, moves_rbp, step_in_go
-from .leaf_x64 import call_target, code_at, jump_target, may_have_called
+from .leaf_x64 import call_target, code_at, has_made_room, jump_target, may_have_called
 from .registers import NON_VOLATILE_XMM, NOTHING, RBP, Registers
 from .rule_x64 import RETURN, Rule, of_epilogue
 from .step_x64 import LEAF as LEAF_FUNCTION
@@ -150,13 +150,20 @@ class Walker64(Walker[Registers]):
         if _other_half(caller.ip, caller.sp):
             raise UnwindError(StatusCode.RETURNS_NOWHERE)
         proven, waits = self.is_return(caller.ip), self._waits(ip)
-        if proven and not waits and not may_have_called(self._find_image, self._read, caller.ip, ip):
+        if proven and not waits and not self._may_be_leaf(ip, caller.ip):
             raise UnwindError(StatusCode.NO_UNWIND_DATA)
         if not proven and interrupted and waits and self._is_unchanged(ip) and caller.ip:
             return WalkStep(caller, LEAF, remark=StatusCode.NOT_BEHIND_A_CALL if proven is False else None)
         if not proven and not self.may_return(caller.ip):
             raise UnwindError(StatusCode.NO_UNWIND_DATA)
         return WalkStep(caller, LEAF, doubt=None if proven else StatusCode.CODE_UNREADABLE)
+
+    def _may_be_leaf(self, ip: int, to: int) -> bool:
+        """Returns whether code without unwind data may return to an address on top of the stack."""
+        image = self._find_image(ip)
+        if image is not None and has_made_room(image, ip):
+            return False
+        return may_have_called(self._find_image, self._read, to, ip)
 
     def _entered(self, registers: Registers) -> Optional[WalkStep[Registers]]:
         """Returns the step from the first byte of a function, or from code that returns at once, such as the

@@ -855,6 +855,42 @@ def test_the_call_before_a_leafs_return_address_must_lead_to_it(target: int, cod
     assert frames_of(walk)[1:] == [(program.at(1), "leaf" if sure else "scan", sure)]
 
 
+@pytest.mark.parametrize(
+    ("code", "sure"),
+    [
+        ("48 83 ec 28", False),  # sub rsp
+        ("57 48 81 ec a8 00 00 00 0f 29 74 24 20", False),
+        ("48 8d 64 24 a8", False),  # lea rsp, [rsp - 58h]
+        ("48 8d a4 24 00 ff ff ff", False),
+        ("48 83 c4 80", False),  # add rsp, -80h
+        ("48 83 ec 28 48 83 c4 28 5b 41 5c c3 85 c0", False),  # a return in the middle of the function
+        ("48 83 ec 28 0f 58 c3 66 0f 6f c1", False),  # c3 that is no return
+        ("48 83 ec 28 48 83 c4 28", True),
+        ("48 81 ec a8 00 00 00 48 81 c4 a8 00 00 00", True),
+        ("48 8d 64 24 a8 48 8d 64 24 58", True),
+        ("48 83 ec 80", True),  # sub rsp, -80h
+        ("48 83 ec 28 48 83 c4 28 c3 cc cc cc", True),
+        ("48 83 ec 28 48 83 c4 28 c3 66 90", True),
+        ("48 83 ec 28 48 83 c4 28 c3 66 66 2e 0f 1f 84 00 00 00 00 00", True),
+        ("0f 29 74 24 20", True),
+    ],
+)
+@pytest.mark.parametrize("before", [False, True])
+def test_what_has_made_room_on_the_stack_is_no_leaf(code: str, sure: bool, before: bool) -> None:
+    """Assembler code may lack unwind data. What lies on top of its frame can be an old return address."""
+    program = Program(NOTHING, NOTHING)
+    program.memory[0x111B:0x1121] = bytes.fromhex("ff d0 90 90 90 90")
+    program.memory[0x111E:0x1120] = bytes.fromhex("ff d0")
+    behind = 0x2000 + len(bytes.fromhex(code))
+    program.memory[0x2000:behind] = bytes.fromhex(code)
+    if before:
+        program.hidden.append((0x1800, 0x1900))
+    program.put(0, program.at(1), 7, 0, program.at(0), 0)
+    walk = program.walk(Registers.from_known(BASE + behind, SP), True)
+    assert (frames_of(walk)[1] == (program.at(1), "leaf", True)) is sure
+    assert sure or not any(frame.sure for frame in walk.frames[1:])
+
+
 def test_a_leaf_whose_callers_code_is_paged_out_is_doubted() -> None:
     program = Program(NOTHING, NOTHING)
     program.put(0, program.at(1), 0)
