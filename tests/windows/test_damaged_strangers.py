@@ -10,7 +10,7 @@ import shutil
 from typing import Any, Dict, List, Set
 
 import pytest
-from volatility3.plugins.windows import tracewaits, waits
+from volatility3.plugins.windows import gflags, locks, tracewaits, waits
 
 from tests.forge import context
 from tests.forge.context import Opened
@@ -18,6 +18,7 @@ from tests.support.strangers import IMAGES, unpacked, without_pages
 from tests.windows.test_callstacks import plain
 from winstacks.columns import words
 from winstacks.memory.decode.pagetable import PAGE_SIZE
+from winstacks.process.spaces import AddressSpaces
 from winstacks.process.threads import Threads
 
 pytestmark = pytest.mark.shared
@@ -33,11 +34,20 @@ class System:
         shutil.copytree(folder / "symbols", context.symbol_directory(), dirs_exist_ok=True)
         self.whole = context.open_file(self._image)
 
-    def page(self, address: int) -> int:
-        """Returns the number of the physical page of a kernel's address."""
-        layer = self.whole.layer
+    def page(self, address: int, layer_name: str = "") -> int:
+        """Returns the number of the physical page of an address, of the kernel or of a process's layer."""
+        layer = self.whole.context.layers[layer_name] if layer_name else self.whole.layer
         place: int = layer.translate(address & layer.address_mask)[0]
         return place // PAGE_SIZE
+
+    def zeroed(self, *pages: int) -> Opened:
+        """Opens a copy with zeros in pages, as tools write that could not read these."""
+        data = bytearray(self._image.read_bytes())
+        for page in pages:
+            data[page * PAGE_SIZE : (page + 1) * PAGE_SIZE] = bytes(PAGE_SIZE)
+        path = self._image.with_name("zeroed.raw")
+        path.write_bytes(data)
+        return context.open_file(path)
 
     def without(self, *addresses: int) -> Opened:
         return context.open_file(without_pages(self._image, set(map(self.page, addresses))))
@@ -94,3 +104,19 @@ def test_an_object_whose_type_is_not_in_the_image_may_be_another(system: System)
     named = [row for row in before.values() if row["WaitsFor"] in kinds and row["WaitName"]]
     assert changed == len(named)
     assert not any("object type unknown" in words_of(row) for row in before.values())
+
+
+def test_a_peb_of_zeros_is_one_that_could_not_be_copied(system: System) -> None:
+    """Flags of 0 ask for no list of sections, so that nothing said why there was none."""
+    spaces = AddressSpaces.list_spaces(system.whole.image)
+    space = next((each for each in spaces if each.peb and each.layer_name), None)
+    if space is None:
+        pytest.skip("no process has started")
+    damaged = system.zeroed(system.page(space.peb, space.layer_name))
+    listed = {row["PID"]: row for row in top(damaged, gflags.GFlags)}
+    assert listed[space.pid]["Status"] == "flags unreadable" and listed[space.pid]["NtGlobalFlag"] is None
+    found = [row["Status"] for row in top(damaged, locks.Locks) if row["PID"] == space.pid]
+    assert found == ["list not found"]
+    assert all(
+        row["NtGlobalFlag"] is not None for row in top(system.whole, gflags.GFlags) if not row["Status"]
+    )

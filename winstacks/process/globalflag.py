@@ -14,12 +14,19 @@ _SIZE = 4
 
 def read(image: Image, space: AddressSpace) -> Optional[int]:
     """Returns the NtGlobalFlag of an address space, the kernel's variable or the member of a PEB; None if it
-    cannot be read or the process has no PEB."""
+    cannot be read or the process has no PEB.
+
+    A page of zeros stands for one that could not be copied: every PEB has the address of its image.
+    """
+    memory = image.memory(space)
     if space.kernel:
-        return image.memory(space).number(image.require_symbol("NtGlobalFlag"), _SIZE)
-    if not (space.peb and space.layer_name):
+        place = image.require_symbol("NtGlobalFlag")
+        flags = memory.number(place, _SIZE)
+    elif space.peb and space.layer_name:
+        place, flags = space.peb, peb_at(image, space).required("NtGlobalFlag")
+    else:
         return None
-    return peb_at(image, space).required("NtGlobalFlag")
+    return None if not flags and memory.is_zero_page(place or 0) else flags
 
 
 def is_lost(image: Image, space: AddressSpace) -> bool:
