@@ -123,4 +123,9 @@ def outside_of_body(before: int, word: int) -> bool:
     there."""
     store, stored = _store(word), _store(before)
     pairs = [found for found in (store, stored) if found is not None and found.registers == (FP, LR)]
-    return any(found.size for found in pairs) or word == _MOV_FP_SP or code_arm64.returns(word) or loads_pair(before)
+    return (
+        any(found.size for found in pairs)
+        or word == _MOV_FP_SP
+        or code_arm64.returns(word)
+        or loads_pair(before)
+    )
