@@ -221,6 +221,20 @@ def test_what_cannot_be_opened_is_said_in_one_sentence(
     assert sentence in str(raised.value) and "\n" not in str(raised.value)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no such file")
+def test_a_pipe_is_no_file(tmp_path: pathlib.Path) -> None:
+    """To open a pipe waits for its writer, which may never come; here is one."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = os.open(path, os.O_RDWR)
+    try:
+        os.write(writer, b"MDMP")
+        with pytest.raises(winstacks.InputError, match="There is no file"):
+            winstacks.open(path)
+    finally:
+        os.close(writer)
+
+
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="Linux lists open files there")
 def test_a_closed_image_is_let_go(image_path: pathlib.Path) -> None:
     """A file stayed open for each image, and with it all that was known of the last dozens of images."""

@@ -57,7 +57,7 @@ class PageBlock(NamedTuple):
 
     @property
     def consistent(self) -> bool:
-        """Whether the runs are those that Windows writes: some, ascending, and as many pages as NumberOfPages."""
+        """Whether there are runs, as Windows writes them: ascending, with as many pages as NumberOfPages."""
         named = self.listed[: self.NumberOfRuns]
         ends = [0, *(first + count for first, count in named)]
         ascending = all(end <= first for end, (first, _) in zip(ends, named))
