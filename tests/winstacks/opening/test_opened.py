@@ -274,6 +274,17 @@ def test_nothing_is_listed_of_a_closed_file(name: str, image_path: pathlib.Path)
         CLOSED[name](found)
 
 
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("name", ["processes", "threads", "stacks", "locks", "waits", "heaps"])
+def test_a_list_ends_where_the_file_is_closed(name: str, begun: bool, image_path: pathlib.Path) -> None:
+    with winstacks.open(image_path) as found:
+        items = iter(getattr(found, name)())
+        if begun:
+            next(items)
+    with pytest.raises(winstacks.InputError, match=r"^The file is closed$"):
+        next(items)
+
+
 def test_an_image_without_symbols_is_another_sentence(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "memory.dmp"
     sample.build().image().save(path)
