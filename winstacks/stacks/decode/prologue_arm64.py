@@ -118,6 +118,12 @@ def loads_pair(word: int) -> bool:
     return word & 0xFFC07FFF == 0xA8C07BFD
 
 
+def stores_pair(word: int) -> bool:
+    """Returns whether an instruction stores fp and lr on the stack, in any form: a frame begins."""
+    found = _store(word)
+    return found is not None and found.registers == (FP, LR)
+
+
 def outside_of_body(before: int, word: int) -> bool:
     """Returns whether an instruction belongs to a prologue or an epilogue: then no function is in its body
     there."""
