@@ -101,8 +101,8 @@ def _stores_pair(first: int, second: int) -> bool:
 
 
 def _is_gone(words: Sequence[int]) -> bool:
-    """Returns whether a pair is gone before the last of some instructions: ldp fp, lr is behind the last jump,
-    call or store of a pair, or the instruction is a return."""
+    """Returns whether a pair is gone before the last of some instructions: ldp fp, lr is behind the last
+    jump, call or store of a pair, or the instruction is a return."""
     if words and code_arm64.returns(words[-1]):
         return True
     for word in words[-2::-1]:
