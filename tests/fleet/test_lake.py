@@ -500,7 +500,7 @@ def test_the_memory_of_a_writer_does_not_grow_with_the_image(tmp_path: pathlib.P
     environment = {name: value for name, value in os.environ.items() if name != store._THREADS}
     held = []
     for rows in (300_000, 1_500_000):
-        command = [sys.executable, "-c", _WRITER, tmp_path / f"lake{rows}", str(rows)]
+        command = [sys.executable, "-c", _WRITER, str(tmp_path / f"lake{rows}"), str(rows)]
         ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
         held.append(int(ran.stdout))
     assert held[1] < 1.3 * held[0]

@@ -161,6 +161,19 @@ def test_what_has_no_pages_is_said_at_once(
     assert "the header is" in caplog.text if dump_type == 1 else f"type {dump_type}: Behind" in caplog.text
 
 
+def test_a_complete_dump_without_runs_is_named(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = bytearray(test_small_hostile.dump(True))
+    struct.pack_into("<I", data, 0xF98, 1)
+    struct.pack_into("<QQ", data, 0x88, 0, 0)
+    path = tmp_path / "memory.dmp"
+    path.write_bytes(data)
+    with pytest.raises(exceptions.UnsatisfiedException):
+        context.open_file(path)
+    assert "names no page of the file" in caplog.text
+
+
 @pytest.mark.parametrize("dump_type", [0, 2, 3, 11, 0xFFFFFFFF])
 def test_a_type_that_nothing_reads_is_named(
     dump_type: int, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture

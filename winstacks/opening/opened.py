@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import Collection, Iterator, List, Optional, Sequence, Tuple
+from typing import Collection, Iterable, Iterator, List, Optional, Sequence, Tuple, TypeVar
 
 from volatility3.framework import exceptions
 
@@ -42,6 +42,8 @@ from ..tracedb.decode.recorded import RecordedStack
 from ..tracedb.finder import Databases
 from ..waits.lister import ProcessWaits, WaitLister
 from .volatility import InputError, Path, Settings, construct, let_go
+
+Item = TypeVar("Item")
 
 
 class ProcessHeaps(NamedTuple):
@@ -106,13 +108,13 @@ class Opened:
 
     def processes(self, pids: Optional[Collection[int]] = None) -> Iterator[Process]:
         """Yields processes: the native address space, and the 32-bit half of a WoW64 process."""
-        return self.image.possible(processes(self.image, _ids(pids)))
+        return self._listed(processes(self.image, _ids(pids)))
 
     def threads(
         self, pids: Optional[Collection[int]] = None, tids: Optional[Collection[int]] = None
     ) -> Iterator[Thread]:
         """Yields threads by process, and a record for each damaged list of threads."""
-        return self.image.possible(Threads.list_threads(self.image, _ids(pids), None, _ids(tids)))
+        return self._listed(Threads.list_threads(self.image, _ids(pids), None, _ids(tids)))
 
     def stacks(
         self,
@@ -128,13 +130,13 @@ class Opened:
         Raises InputError if there is no such kind of stacks."""
         _check_words("kind of stacks", kinds, KINDS)
         chosen = StackFilter(kinds, _ids(pids), _ids(tids), carve, scan_stacks, scan_threads, processors)
-        return StackCollector(self.symbolizer, self._frames).list_stacks(chosen)
+        return self._listed(StackCollector(self.symbolizer, self._frames).list_stacks(chosen))
 
     def locks(self, pids: Optional[Collection[int]] = None) -> Iterator[Listed]:
         """Yields locks, and a Gap where locks may be missing. `recorded` names the creator's stack. Raises
         InputError if the input is a small kernel dump, which has no locks."""
         self._check_records()
-        return self.image.possible(self._list_locks(_ids(pids)))
+        return self._listed(self._list_locks(_ids(pids)))
 
     def _list_locks(self, pids: Optional[Collection[int]]) -> Iterator[Listed]:
         lister = LockLister(self.image, self._databases)
@@ -145,13 +147,13 @@ class Opened:
         """Yields the waiting threads of each process, and what they wait for; `Chains` follows the owners."""
         locks = LockLister(self.image, self._databases)
         lister = WaitLister(self.image, self.symbolizer, self._databases.ntdlls, locks.list_locks)
-        return self.image.possible(lister.list_waits(_ids(pids)))
+        return self._listed(lister.list_waits(_ids(pids)))
 
     def heaps(self, pids: Optional[Collection[int]] = None) -> Iterator[ProcessHeaps]:
         """Yields the heaps, with each block, of the processes whose heaps record who allocates. Raises
         InputError if the input is a small kernel dump, which has no heaps."""
         self._check_records()
-        return self.image.possible(self._list_heaps(_ids(pids)))
+        return self._listed(self._list_heaps(_ids(pids)))
 
     def _list_heaps(self, pids: Optional[Collection[int]]) -> Iterator[ProcessHeaps]:
         heaps = Heaps(self.image, self._databases)
@@ -186,6 +188,13 @@ class Opened:
         """Returns the named frames of a stack that Windows recorded: of a lock, or of blocks of a heap."""
         self._check_open()
         return self._frames.for_space(space).name_recorded(stack)
+
+    def _listed(self, found: Iterable[Item]) -> Iterator[Item]:
+        """Yields what is possible of a list while the file is open; raises InputError behind `close`."""
+        self._check_open()
+        for item in self.image.possible(found):
+            yield item
+            self._check_open()
 
     def _check_records(self) -> None:
         if self.image.threads_only:

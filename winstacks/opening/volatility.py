@@ -123,7 +123,8 @@ def construct(path: Path, options: Mapping[str, object]) -> interfaces.plugins.P
     Volatility finds no Windows kernel in the file, or cannot read it; or an option is for dumps, and the file
     is an image."""
     framework.require_interface_version(2, 0, 0)
-    if not os.path.exists(path):
+    # To open a pipe would wait for a writer.
+    if not (os.path.isfile(path) or os.path.isdir(path)):
         raise InputError(f"There is no file '{os.fspath(path)}'")
     context = _Context()
     context.config["automagic.LayerStacker.single_location"] = pathlib.Path(path).resolve().as_uri()

@@ -221,6 +221,20 @@ def test_what_cannot_be_opened_is_said_in_one_sentence(
     assert sentence in str(raised.value) and "\n" not in str(raised.value)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no such file")
+def test_a_pipe_is_no_file(tmp_path: pathlib.Path) -> None:
+    """To open a pipe waits for its writer, which may never come; here is one."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = os.open(path, os.O_RDWR)
+    try:
+        os.write(writer, b"MDMP")
+        with pytest.raises(winstacks.InputError, match="There is no file"):
+            winstacks.open(path)
+    finally:
+        os.close(writer)
+
+
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="Linux lists open files there")
 def test_a_closed_image_is_let_go(image_path: pathlib.Path) -> None:
     """A file stayed open for each image, and with it all that was known of the last dozens of images."""
@@ -258,6 +272,17 @@ def test_nothing_is_listed_of_a_closed_file(name: str, image_path: pathlib.Path)
     found.close()
     with pytest.raises(winstacks.InputError, match=r"^The file is closed$"):
         CLOSED[name](found)
+
+
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("name", ["processes", "threads", "stacks", "locks", "waits", "heaps"])
+def test_a_list_ends_where_the_file_is_closed(name: str, begun: bool, image_path: pathlib.Path) -> None:
+    with winstacks.open(image_path) as found:
+        items = iter(getattr(found, name)())
+        if begun:
+            next(items)
+    with pytest.raises(winstacks.InputError, match=r"^The file is closed$"):
+        next(items)
 
 
 def test_an_image_without_symbols_is_another_sentence(tmp_path: pathlib.Path) -> None:

@@ -57,11 +57,11 @@ class PageBlock(NamedTuple):
 
     @property
     def consistent(self) -> bool:
-        """Whether the runs are those that Windows writes: ascending, and as many pages as NumberOfPages."""
+        """Whether there are runs, as Windows writes them: ascending, with as many pages as NumberOfPages."""
         named = self.listed[: self.NumberOfRuns]
         ends = [0, *(first + count for first, count in named)]
         ascending = all(end <= first for end, (first, _) in zip(ends, named))
-        return len(named) == self.NumberOfRuns and ascending and _count(named) == self.NumberOfPages
+        return 0 < len(named) == self.NumberOfRuns and ascending and _count(named) == self.NumberOfPages
 
 
 def read_block(read: ReadFile, wide: bool) -> PageBlock:
@@ -71,12 +71,12 @@ def read_block(read: ReadFile, wide: bool) -> PageBlock:
     data = read(place, _BLOCK_SIZE).ljust(_BLOCK_SIZE, b"\0")
     room = (_BLOCK_SIZE - head.size) // run.size
     listed: List[Pages] = []
+    runs, pages = head.unpack(data[: head.size])
     for first, count in run.iter_unpack(data[head.size : head.size + room * run.size]):
-        if not count or first in FILLERS or count in FILLERS:
+        if (not count and len(listed) >= runs) or first in FILLERS or count in FILLERS:
             break
         listed.append((first, count))
-    count, pages = head.unpack(data[: head.size])
-    return PageBlock(count, pages, listed, room)
+    return PageBlock(runs, pages, listed, room)
 
 
 def read_live(read: ReadFile, size: int, start: int) -> Bitmap:

@@ -42,9 +42,9 @@ def stores_lr(code: Optional[Bytes]) -> bool:
     return code is not None and int.from_bytes(code, "little") & 0xFFF00FFF == 0xF8100FFE
 
 
-def returns(code: Optional[Bytes]) -> bool:
+def returns(word: int) -> bool:
     """Returns whether an instruction returns to the address in lr: ret, retaa or retab."""
-    return code is not None and int.from_bytes(code, "little") in (0xD65F03C0, 0xD65F0BFF, 0xD65F0FFF)
+    return word in (0xD65F03C0, 0xD65F0BFF, 0xD65F0FFF)
 
 
 def island_target(code: Bytes, rva: int) -> Optional[int]:

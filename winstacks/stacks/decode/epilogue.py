@@ -42,6 +42,8 @@ _UNDONE = re.compile(
 count; jg over ret n; or pop r10; lea rsp. Or mov rbp, [rbp], with which V8 begins a jump to another function.
 A group is there if the return address is in R10, or if the arguments of that function are being moved over
 it. Source: code of V8 in Deno 2.9.8, of libmmd.dll in Intel's runtime of 2019."""
+_PLAIN = re.compile(rb"(?:\xc5\xf8\x77)?(?:[\xf2\xf3]?\xc3|\xc2\0\0)")
+"""The end of an epilogue that returns, and drops no arguments."""
 LONGEST_UNDONE = 36
 """Bytes of code before an address that `undone` examines."""
 
@@ -92,6 +94,13 @@ def returning(code: Bytes, frame_register: int) -> Optional[Epilogue]:
     """Decodes the rest of an epilogue that ends in a return; a jump would need more than its code to be
     recognised."""
     return decode(code, 0, frame_register, lambda _target: False)
+
+
+def plainly_returning(code: Bytes) -> Optional[Epilogue]:
+    """Decodes the rest of an epilogue without a frame register, which ends in a return that drops no
+    arguments; None if the code is another."""
+    code = bytes(code[:LONGEST])
+    return returning(code, 0) if _PLAIN.match(code, _behind_pops(code, 0)) else None
 
 
 def calls(code: Bytes, frame_register: int) -> bool:

@@ -29,7 +29,7 @@ from ...names.decode.unwind_arm64 import (
 from ...names.decode.unwindinfo import RuntimeFunction, UnwindDataError
 from . import code_arm64
 from .frames import CodeImage
-from .prologue_arm64 import agrees, loads_pair, outside_of_body, returns
+from .prologue_arm64 import agrees, loads_pair, outside_of_body, stores_pair
 
 _STORE, _STORE_MASK = 0xA9007BFD, 0xFFC07FFF
 """stp fp, lr, [sp, #n], n in units of 8 bytes from bit 15 on."""
@@ -101,12 +101,12 @@ def _stores_pair(first: int, second: int) -> bool:
 
 
 def _is_gone(words: Sequence[int]) -> bool:
-    """Returns whether a pair is gone before the last of some instructions: ldp fp, lr is behind the last jump
-    or call, or the instruction is a return."""
-    if words and returns(words[-1]):
+    """Returns whether a pair is gone before the last of some instructions: ldp fp, lr is behind the last
+    jump, call or store of a pair, or the instruction is a return."""
+    if words and code_arm64.returns(words[-1]):
         return True
     for word in words[-2::-1]:
-        if code_arm64.goes_elsewhere(word):
+        if code_arm64.goes_elsewhere(word) or stores_pair(word):
             return False
         if loads_pair(word):
             return True

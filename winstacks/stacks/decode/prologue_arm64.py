@@ -29,13 +29,12 @@ from ...names.decode.unwind_arm64 import (
     UnwindRecord,
 )
 from ...names.decode.unwindinfo import Bytes
+from . import code_arm64
 
 _MOV_FP_SP = 0x910003FD
 _BRANCH_REGISTER = 0xD61F0000
 _DETOUR = 4
 """Instructions in which the jump of a hook ends: an address is loaded before it, or lies behind it."""
-_RETURNS = (0xD65F03C0, 0xD65F0BFF, 0xD65F0FFF)
-"""ret, retaa, retab."""
 _STORES = {
     0xA9000000: (0, 8, 15),
     0xA9800000: (0, 8, 15),
@@ -119,9 +118,10 @@ def loads_pair(word: int) -> bool:
     return word & 0xFFC07FFF == 0xA8C07BFD
 
 
-def returns(word: int) -> bool:
-    """Returns whether an instruction returns to the address in lr."""
-    return word in _RETURNS
+def stores_pair(word: int) -> bool:
+    """Returns whether an instruction stores fp and lr on the stack, in any form: a frame begins."""
+    found = _store(word)
+    return found is not None and found.registers == (FP, LR)
 
 
 def outside_of_body(before: int, word: int) -> bool:
@@ -129,4 +129,9 @@ def outside_of_body(before: int, word: int) -> bool:
     there."""
     store, stored = _store(word), _store(before)
     pairs = [found for found in (store, stored) if found is not None and found.registers == (FP, LR)]
-    return any(found.size for found in pairs) or word == _MOV_FP_SP or returns(word) or loads_pair(before)
+    return (
+        any(found.size for found in pairs)
+        or word == _MOV_FP_SP
+        or code_arm64.returns(word)
+        or loads_pair(before)
+    )

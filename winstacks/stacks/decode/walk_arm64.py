@@ -124,15 +124,11 @@ class WalkerArm64(Walker[RegistersArm64]):
         if in_go is not None:
             return in_go
         if not isinstance(image.table, FunctionTableArm64):
-            code = image.read_rva(probe - image.base, INSTRUCTION) if interrupted else None
-            ip = strip(registers.lr or 0) if code_arm64.returns(code) else 0
-            if ip and self._find_image(ip - INSTRUCTION) is not None and self.is_return(ip) is not False:
-                return WalkStep(registers.returned(ip), LEAF, return_register=LINK_REGISTER)
-            return self._chained(registers, interrupted, StatusCode.NO_FUNCTION_TABLE)
+            return self._undescribed(registers, image, interrupted, StatusCode.NO_FUNCTION_TABLE)
         try:
             rule = _rule_at(image, image.table, probe - image.base)
         except UnwindDataError as error:
-            return self._chained(registers, interrupted, error.code)
+            return self._undescribed(registers, image, interrupted, error.code)
         if rule is not None:
             seen = look(image, image.table, probe - image.base) if interrupted else Look()
             held = self._held(registers) if seen.in_link or seen.own is not None else None
@@ -149,7 +145,7 @@ class WalkerArm64(Walker[RegistersArm64]):
                 step.doubt = StatusCode.CODE_AND_UNWIND_DATA_DIFFER
             return step
         if not image.table.complete_at(probe - image.base):
-            return self._chained(registers, interrupted, StatusCode.FUNCTION_TABLE_UNREADABLE)
+            return self._undescribed(registers, image, interrupted, StatusCode.FUNCTION_TABLE_UNREADABLE)
         if not interrupted:
             return self._chained(registers, interrupted, StatusCode.NO_UNWIND_DATA)
         return self._leaf(registers, image, image.table)
@@ -300,6 +296,18 @@ class WalkerArm64(Walker[RegistersArm64]):
         if quiet is None or proven is None:
             doubt = StatusCode.CODE_UNREADABLE
         return WalkStep(caller, LEAF, doubt=doubt, return_register=LINK_REGISTER)
+
+    def _undescribed(
+        self, registers: RegistersArm64, image: CodeImage, interrupted: bool, reason: StatusCode
+    ) -> WalkStep[RegistersArm64]:
+        """Steps out of code whose unwind data is not to be had: by the link register where the code returns
+        at once, such as the end of a stub of a system call; elsewhere by the chain of {fp, lr} pairs."""
+        code = image.read_rva(registers.ip - image.base, INSTRUCTION) if interrupted else None
+        returns = code is not None and code_arm64.returns(int.from_bytes(code, "little"))
+        ip = strip(registers.lr or 0) if returns else 0
+        if ip and self._find_image(ip - INSTRUCTION) is not None and self.is_return(ip) is not False:
+            return WalkStep(registers.returned(ip), LEAF, return_register=LINK_REGISTER)
+        return self._chained(registers, interrupted, reason)
 
     def _is_quiet(self, image: CodeImage, table: FunctionTableArm64, rva: int) -> Optional[bool]:
         """Returns whether no code around an RVA, between the entries of the function table, writes to the

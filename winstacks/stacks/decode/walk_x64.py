@@ -17,7 +17,7 @@ from ...names.decode.functiontable_arm64 import FunctionTableArm64
 from ...names.decode.hybrid import ARM64, ARM64EC
 from ...names.decode.unwindinfo import UnwindDataError
 from .calls_x64 import CodePlace, Site, effect_at, rule_at
-from .epilogue import LONGEST, returning
+from .epilogue import LONGEST, plainly_returning
 from .frames import (
     ENTERING,
     CodeImage,
@@ -186,7 +186,7 @@ class Walker64(Walker[Registers]):
         """Returns the rule of code that does nothing before it returns but release the stack; None for other
         code."""
         codes = (code_at(self._find_image, self._read, ip, length) for length in (LONGEST, 1))
-        rest = next((returning(code, 0) for code in codes if code is not None), None)
+        rest = next((plainly_returning(code) for code in codes if code is not None), None)
         return None if rest is None else of_epilogue(rest)
 
     def _pushed(self, registers: Registers) -> Optional[WalkStep[Registers]]:

@@ -140,3 +140,13 @@ def test_runs_that_descend_or_overlap_are_contradicted(wide: bool, ranges: List[
     assert {*places(complete(data, wide))} == {
         first + number for first, count in ranges for number in range(count)
     }
+
+
+@pytest.mark.parametrize("wide", [True, False])
+def test_a_run_without_pages_ends_no_list(wide: bool) -> None:
+    """Volatility reads the runs behind it."""
+    found = block(complete_file(wide, [(5, 3), (8, 0), (0x20, 2)]), wide)
+    assert found.consistent and len(found.listed) == 3
+    data = complete_file(wide, [(5, 3), (0, 0), (0x20, 2)])
+    assert not block(data, wide).consistent
+    assert {*places(complete(data, wide))} == {*PLACES}

@@ -65,9 +65,17 @@ def test_behind_the_load_of_the_pair_the_caller_is_in_lr(words: Tuple[int, ...])
 
 
 @pytest.mark.parametrize(
-    "words", [(LEAVE, RET, NOP), (LEAVE, BRANCH, NOP), (LEAVE, CALL, NOP), (LEAVE, *[NOP] * 8)]
+    "words",
+    [
+        (LEAVE, RET, NOP),
+        (LEAVE, BRANCH, NOP),
+        (LEAVE, CALL, NOP),
+        (LEAVE, *[NOP] * 8),
+        (LEAVE, STORE, MOVE, NOP),
+        (LEAVE, ROOM, LOWER_STORE, LOWER_MOVE, NOP),
+    ],
 )
-def test_behind_a_jump_the_pair_is_there_again(words: Tuple[int, ...]) -> None:
+def test_behind_a_jump_or_a_store_the_pair_is_there_again(words: Tuple[int, ...]) -> None:
     program = builtin(*words, at=0x50)
     walk = walk_from(program, 0x50 + 4 * len(words) - 4, program.at(2))
     assert shown(walk) == [(program.at(2), "unwind", True)]

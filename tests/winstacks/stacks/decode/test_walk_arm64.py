@@ -52,7 +52,7 @@ class Program:
         self.entries = [(0x1000 + STEP * number, word) for number, word in enumerate(words) if word]
         self.memory: Dict[int, int] = {}
         self.hybrid: Optional[CodeMap] = None
-        self.table = True
+        self.table, self.absent = True, 0
         self.code: Optional[Tuple[Tuple[int, int], ...]] = ((0x1000, 0x4000),)
         self.executable = range(0)
         for number, word in enumerate(words):
@@ -91,7 +91,9 @@ class Program:
     def walk(self, registers: RegistersArm64, interrupted: bool = True, **options: Any) -> StackWalk:
         pdata = b"".join(struct.pack("<II", *entry) for entry in self.entries)
         read_rva = reader(bytes(self.data))
-        table = FunctionTableArm64.from_bytes(pdata, read_rva) if self.table else None
+        runs = [(self.absent, pdata)]
+        size = self.absent + len(pdata)
+        table = FunctionTableArm64.from_runs(runs, size, read_rva) if self.table else None
         image = CodeImage(BASE, SIZE, read_rva, table, self.code, hybrid=self.hybrid)
 
         def find(address: int) -> Optional[CodeImage]:
@@ -237,15 +239,22 @@ def test_chain_is_followed_where_no_unwind_data_is() -> None:
         (0xD65F0020, BASE + 0x1144, False),
     ],
 )
-def test_code_that_returns_at_once_needs_no_unwind_data(instruction: int, lr: int, found: bool) -> None:
-    """A stub of a system call, in a dump that lacks the headers of its module: its caller is in no pair."""
-    program = Program(CHAINED, CHAINED, CHAINED)
-    program.table = False
+@pytest.mark.parametrize(("table", "word"), [(False, CHAINED), (True, 0), (True, SIZE)])
+def test_code_that_returns_at_once_needs_no_unwind_data(
+    table: bool, word: int, instruction: int, lr: int, found: bool
+) -> None:
+    """A stub of a system call, in a dump that lacks the headers of its module: its caller is in no pair.
+
+    Or the dump lacks a part of the function table, or the unwind data.
+    """
+    program = Program(word, CHAINED, CHAINED)
+    program.table = table
+    program.absent = 0 if word else FunctionTableArm64.ENTRY_SIZE
     program.put(0x1080, instruction)
     program.pair(SP + 0x20, 0, program.at(2))
     walk = program.walk(start(program, offset=0x80, Fp=SP + 0x20, Lr=lr))
-    leaf = [(program.at(1), "leaf", True)] if found else []
-    assert shown(walk) == [*leaf, (program.at(2), "framepointer", False)]
+    caller = (program.at(1), "leaf", True) if found else (program.at(2), "framepointer", False)
+    assert shown(walk)[0] == caller
 
 
 def test_chain_begins_around_the_stack_pointer_in_go() -> None:

@@ -355,15 +355,24 @@ def test_the_caller_of_a_place_without_code_is_on_top_of_the_stack(
         ("c3", 0, True),
         ("48 83 c4 28 c3", 5, True),
         ("48 83 c4 20 5b c3", 5, True),
+        ("c2 00 00", 0, True),
+        ("c5 f8 77 c3", 0, True),
         ("90 c3", 0, False),
         ("ff e0", 0, False),
+        ("48 ff e0", 0, False),
+        ("ff 25 00 00 00 00", 0, False),
+        ("c2 18 00", 0, False),
     ],
 )
 @pytest.mark.parametrize("returns", [BASE + 0x1120, BASE + 0x1180])
 def test_code_that_returns_at_once_needs_no_unwind_data(
     code: str, slot: int, leaf: bool, returns: int
 ) -> None:
-    """A stub of a system call, in a dump without the headers of its module. The second is behind no call."""
+    """A stub of a system call, in a dump without the headers of its module. The second is behind no call.
+
+    Above a return that drops arguments the stack pointer of the caller is another, and a jump may stay in its
+    function.
+    """
     program = Program(NOTHING, NOTHING)
     data = bytes.fromhex(code).ljust(0x100, b"\x90")
     other = CodeImage(NOWHERE, 0x100, lambda rva, length: data[rva : rva + length], None, ((0, 0x100),))
