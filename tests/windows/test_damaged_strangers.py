@@ -15,6 +15,7 @@ from volatility3.plugins.windows import (
     gflags,
     locks,
     tracefindings,
+    traceframes,
     tracewaits,
     trapframes,
     waits,
@@ -26,6 +27,7 @@ from tests.support.strangers import IMAGES, unpacked, without_pages
 from tests.windows.test_callstacks import plain
 from winstacks.columns import words
 from winstacks.memory.decode.pagetable import PAGE_SIZE
+from winstacks.names.loaderlists import module_lists
 from winstacks.process.spaces import AddressSpaces
 from winstacks.process.threads import Threads
 
@@ -172,3 +174,25 @@ def test_code_of_a_process_has_no_registers_of_the_kernels_half(system: System, 
         said["stack_pivot"] = "the stack pointer of a thread leads to no memory of its process"
     assert any(finding in said and said[finding] in evidence for finding, evidence in told)
     assert not any("contradicted: R" in row["Status"] for row in frames)
+
+
+@pytest.mark.parametrize("length", (0, 2, 5, 0xFFFF))
+def test_a_length_that_the_name_of_a_module_cannot_have(system: System, length: int) -> None:
+    """Whoever writes it renames a module of a process; its path has the name, too."""
+    image = system.whole.image
+    before = [row for row in top(system.whole, traceframes.TraceFrames) if row["ModulePath"]]
+    named = [row for row in before if row["TraceId"].startswith("user:")]
+    if not named:
+        pytest.skip("no module of a process is on a stack")
+    pid, path = named[0]["PID"], named[0]["ModulePath"]
+    space = next(space for space in AddressSpaces.list_spaces(image) if space.pid == pid)
+    memory, layout = image.memory(space), image.types["_LDR_DATA_TABLE_ENTRY"]
+    entries, _ = image.service(module_lists).process_modules(space)
+    places = {memory.unicode_string_at(each.address + layout.offset("FullDllName")): each for each in entries}
+    place = places[path].address + layout.offset("BaseDllName")
+    damaged = system.written(place, length, 2, space.layer_name)
+    after = [row for row in top(damaged, traceframes.TraceFrames) if row["ModulePath"] == path]
+    after = [row for row in after if row["PID"] == pid]
+    assert {row["Module"] for row in after} == {named[0]["Module"]}
+    assert all("contradicted: BaseDllName" in words_of(row) for row in after)
+    assert not any("BaseDllName" in row["Status"] for row in before)
