@@ -10,7 +10,16 @@ import shutil
 from typing import Any, Dict, List, Set
 
 import pytest
-from volatility3.plugins.windows import gflags, locks, tracewaits, waits
+from volatility3.plugins.windows import (
+    callstacks,
+    gflags,
+    locks,
+    tracefindings,
+    traceframes,
+    tracewaits,
+    trapframes,
+    waits,
+)
 
 from tests.forge import context
 from tests.forge.context import Opened
@@ -18,6 +27,7 @@ from tests.support.strangers import IMAGES, unpacked, without_pages
 from tests.windows.test_callstacks import plain
 from winstacks.columns import words
 from winstacks.memory.decode.pagetable import PAGE_SIZE
+from winstacks.names.loaderlists import module_lists
 from winstacks.process.spaces import AddressSpaces
 from winstacks.process.threads import Threads
 
@@ -42,10 +52,19 @@ class System:
 
     def zeroed(self, *pages: int) -> Opened:
         """Opens a copy with zeros in pages, as tools write that could not read these."""
+        return self._with({page * PAGE_SIZE: bytes(PAGE_SIZE) for page in pages})
+
+    def written(self, address: int, value: int, size: int, layer_name: str = "") -> Opened:
+        """Opens a copy with another number of `size` bytes at an address."""
+        place = self.page(address, layer_name) * PAGE_SIZE + address % PAGE_SIZE
+        return self._with({place: value.to_bytes(size, "little")})
+
+    def _with(self, changes: Dict[int, bytes]) -> Opened:
+        """Opens a copy with other bytes at places of the file."""
         data = bytearray(self._image.read_bytes())
-        for page in pages:
-            data[page * PAGE_SIZE : (page + 1) * PAGE_SIZE] = bytes(PAGE_SIZE)
-        path = self._image.with_name("zeroed.raw")
+        for place, changed in changes.items():
+            data[place : place + len(changed)] = changed
+        path = self._image.with_name("changed.raw")
         path.write_bytes(data)
         return context.open_file(path)
 
@@ -120,3 +139,60 @@ def test_a_peb_of_zeros_is_one_that_could_not_be_copied(system: System) -> None:
     assert all(
         row["NtGlobalFlag"] is not None for row in top(system.whole, gflags.GFlags) if not row["Status"]
     )
+
+
+REGISTERS = {"Rip": ("Rip", "Eip"), "Rsp": ("Rsp", "HardwareEsp")}
+"""Registers in columns, and the members of trap frames that hold them: x64, x86."""
+
+
+@pytest.mark.parametrize("register", REGISTERS)
+def test_code_of_a_process_has_no_registers_of_the_kernels_half(system: System, register: str) -> None:
+    """Whoever writes such a value into the frame of a thread from user mode hides its stack."""
+    image = system.whole.image
+    known = {thread.tid: thread for thread in Threads.list_threads(image)}
+    frames = top(system.whole, trapframes.TrapFrames)
+    framed = [row for row in frames if (row["Mode"], row["Origin"]) == ("user", "thread")]
+    if not framed:
+        pytest.skip("no thread has a frame of a system call")
+    chosen = known[framed[0]["TID"]]
+    place = framed[0]["TrapFrame"] + image.types["_KTRAP_FRAME"].offset(*REGISTERS[register])
+    other = next(thread for tid, thread in known.items() if tid != chosen.tid and thread.kernel_stack)
+    assert other.kernel_stack
+    damaged = system.written(place, other.kernel_stack, image.pointer_size)
+    word = f"contradicted: {register}"
+    rows = [row for row in top(damaged, trapframes.TrapFrames) if row["TID"] == chosen.tid]
+    assert [word in words_of(row) for row in rows if row["Mode"] == "user"] == [True]
+    listed = damaged.rows(callstacks.CallStacks, tid=[chosen.tid])
+    part = [(depth, plain(row)) for depth, row in listed if row["Part"] == "user"]
+    assert word in words_of(part[0][1])
+    end = image.machine.masked(image.machine.kernel_start)
+    assert all(row["Address"] < end for depth, row in part if depth)
+    told = [(row["Finding"], row["Evidence"]) for row in top(damaged, tracefindings.TraceFindings)]
+    said = {"lost_stacks": f"user of TID {chosen.tid} ({word}"}
+    if register == "Rsp":
+        # Ebp may lead on to the right stack.
+        said["stack_pivot"] = "the stack pointer of a thread leads to no memory of its process"
+    assert any(finding in said and said[finding] in evidence for finding, evidence in told)
+    assert not any("contradicted: R" in row["Status"] for row in frames)
+
+
+@pytest.mark.parametrize("length", (0, 2, 5, 0xFFFF))
+def test_a_length_that_the_name_of_a_module_cannot_have(system: System, length: int) -> None:
+    """Whoever writes it renames a module of a process; its path has the name, too."""
+    image = system.whole.image
+    before = [row for row in top(system.whole, traceframes.TraceFrames) if row["ModulePath"]]
+    named = [row for row in before if row["TraceId"].startswith("user:")]
+    if not named:
+        pytest.skip("no module of a process is on a stack")
+    pid, path = named[0]["PID"], named[0]["ModulePath"]
+    space = next(space for space in AddressSpaces.list_spaces(image) if space.pid == pid)
+    memory, layout = image.memory(space), image.types["_LDR_DATA_TABLE_ENTRY"]
+    entries, _ = image.service(module_lists).process_modules(space)
+    places = {memory.unicode_string_at(each.address + layout.offset("FullDllName")): each for each in entries}
+    place = places[path].address + layout.offset("BaseDllName")
+    damaged = system.written(place, length, 2, space.layer_name)
+    after = [row for row in top(damaged, traceframes.TraceFrames) if row["ModulePath"] == path]
+    after = [row for row in after if row["PID"] == pid]
+    assert {row["Module"] for row in after} == {named[0]["Module"]}
+    assert all("contradicted: BaseDllName" in words_of(row) for row in after)
+    assert not any("BaseDllName" in row["Status"] for row in before)

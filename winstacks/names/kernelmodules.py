@@ -66,12 +66,6 @@ def mark_overlaps(modules: Iterable[Module], shared: Iterable[int] = ()) -> List
     return [_mark_overlap(module) if module.base in marked else module for module in ordered]
 
 
-def _check_name(entry: LoaderEntry) -> Status:
-    """Returns the status of the name of a driver, which is also the last component of its path."""
-    differs = entry.path_name and entry.path_name.lower() != entry.name.lower()
-    return contradicted("BaseDllName") if differs else NOTHING
-
-
 def _mark_overlap(module: Module) -> Module:
     return module._replace(status=status(module.status, StatusCode.OVERLAPS_ANOTHER_MODULE))
 
@@ -108,7 +102,7 @@ class KernelModules:
             file = text.file_name(entry.name)
             base, size, faults = self._check_entry(entry, bases)
             unlinked = None if entry.orders else StatusCode.PARTLY_UNLINKED
-            modules.append(Module(base, size, name, file, status(unlinked, faults, _check_name(entry))))
+            modules.append(Module(base, size, name, file, status(unlinked, faults, entry.name_status)))
         if all(module.base != kernel for module in modules):
             listed = lists.has_list(self._image.kernel)
             faults = status(

@@ -12,6 +12,7 @@ from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Kept, Memo
 from ..memory.decode.memory import Memory
 from ..memory.decode.records import NamedTuple
+from ..memory.decode.status import NOTHING, Status, contradicted
 from ..memory.decode.structure import MissingMemberError, Structures
 from ..memory.decode.text import last_part
 from ..memory.image import AddressSpace, Image
@@ -36,7 +37,8 @@ class LoaderEntry(NamedTuple):
         name: BaseDllName, empty if unreadable
         orders: bit for each list that holds the entry: 1 for load order, 2 for memory order
         entry_point: EntryPoint, 0 if there is none
-        path_name: last component of FullDllName, empty if it was not read
+        path_name: last component of FullDllName, empty if it was not read: of a process it is read only where
+            BaseDllName has a Length that it cannot have
     """
 
     base: int
@@ -46,6 +48,12 @@ class LoaderEntry(NamedTuple):
     entry_point: int = 0
     address: int = 0
     path_name: str = ""
+
+    @property
+    def name_status(self) -> Status:
+        """The status of the name, which is also the last component of the path."""
+        differs = self.path_name and self.path_name.lower() != self.name.lower()
+        return contradicted("BaseDllName") if differs else NOTHING
 
 
 class LoaderDetails(NamedTuple):
@@ -223,11 +231,18 @@ def _read_entry(memory: Memory, layout: _LoaderLayout, address: int, orders: int
     if data is None:
         return None
     base, size = layout.base.value_in(data), layout.size.value_in(data)
-    name = memory.unicode_string(data[layout.name.offset :], MAX_NAME)
+    string = data[layout.name.offset :]
+    name = memory.unicode_string(string, MAX_NAME)
     if not (base and size):
         return None
+    unnamed = name == ""
     # Every process has entries of the same few hundred names.
-    return LoaderEntry(base, size, sys.intern(name or ""), orders, layout.entry_point.value_in(data), address)
+    name = sys.intern(name or "")
+    entry = LoaderEntry(base, size, name, orders, layout.entry_point.value_in(data), address)
+    if unnamed or not memory.ends_text(string):
+        path = memory.unicode_string_at(address + layout.path)
+        entry = entry._replace(path_name=last_part(path or ""))
+    return entry
 
 
 def _with_path(memory: Memory, layout: _LoaderLayout, entry: LoaderEntry) -> LoaderEntry:

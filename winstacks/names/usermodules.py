@@ -90,9 +90,9 @@ class UserModules:
                     shared.add(entry.base)
                 bases.add(entry.base)
                 size, size_fault = _module_size(entry, vads)
-                faults = status(faults, size_fault)
+                faults = status(faults, size_fault, entry.name_status)
                 # A name for a module whose loader entry has no readable one.
-                name = entry.name or image_path(self._vads, image_at(vads, entry.base))
+                name = entry.path_name or entry.name or image_path(self._vads, image_at(vads, entry.base))
                 module = modules.setdefault(entry.base, _module(entry.base, size, name, faults))
                 loader_entries.setdefault(entry.base, (half, entry))
                 if module.name.lower() == "ntdll":

@@ -23,7 +23,7 @@ from ..process.thread import Thread
 from ..process.threads import Threads
 from ..process.userstacks import UserStacks
 from ..traps.decode.frame import CS_USER_32
-from ..traps.state import TrapContexts, TrapState
+from ..traps.state import TrapContexts, TrapState, kernel_values
 from .cpus import NO_TRAPS, KnownTrapFrames, Range
 from .decode.frames import Frame, ReturnCandidate, StackWalk, UserTransition
 from .kernel import KernelWalk, KernelWalks
@@ -65,6 +65,7 @@ class StackLister:
         self._walkers = StackWalkers(image, symbolizer)
         self._user_stacks = image.service(UserStacks)
         self._contexts = TrapContexts(image, False)
+        self._user_end = symbolizer.halves.user_end
         self._part_of_none = KERNEL if image.kernel_stacks else USER
         self._make_kernel = partial(KernelWalks, image, symbolizer, self._walkers)
 
@@ -247,7 +248,14 @@ class StackLister:
         known, own = bool(stacks), None if stacks else self._walkers.find_stack(space, sp)
         if own is not None:
             stacks = [own, *limits]
-        walk = self._walkers.walk(space, start, stacks, traps)
+        wrong = kernel_values(state, self._user_end)
+        if space.machine.sp_register in wrong:
+            # Memory of the kernel is no stack of a process.
+            stacks = [(0, self._user_end)]
+        if space.machine.ip_register in wrong:
+            walk = self._walkers.search(space, sp, StatusCode.NO_SAVED_REGISTERS, stacks, traps)
+        else:
+            walk = self._walkers.walk(space, start, stacks, traps)
         if shadow:
             walk = self._walkers.proven(space, walk, shadow)
         if doubtful or (older and has_status(state.status, StatusCode.RUNNING)):

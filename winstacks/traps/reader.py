@@ -15,7 +15,7 @@ from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.ranges import Extents
 from ..memory.decode.records import NamedTuple
-from ..memory.decode.status import NOTHING, Status
+from ..memory.decode.status import NOTHING, Status, contradicted, status
 from ..memory.decode.structure import unsigned
 from ..memory.image import AddressSpace, Image
 from ..names.decode.unwindinfo import UnwindDataError
@@ -36,7 +36,7 @@ from .decode.frame import (
 from .decode.trapframe_arm64 import TrapFrameLayoutArm64
 from .decode.trapframe_x64 import TrapFrameLayout64
 from .decode.trapframe_x86 import TrapFrameLayout86
-from .state import TrapState, register_types
+from .state import TrapState, kernel_values, register_types
 
 vollog = logging.getLogger(__name__)
 
@@ -254,7 +254,7 @@ class TrapReader:
     ) -> TrapState:
         """Returns the register state for the result of reading an address."""
         frame = reading.frame
-        return TrapState(
+        state = TrapState(
             space,
             tid,
             origin,
@@ -267,6 +267,8 @@ class TrapReader:
             frame_status,
             reading.members,
         )
+        wrong = kernel_values(state, self.kernel.bounds.user_end)
+        return state._replace(status=status(frame_status, contradicted(*wrong))) if wrong else state
 
     def _code_before_rip(self, address: int, data: bytes, space: Optional[AddressSpace]) -> bytes:
         """Returns the code before the Rip of a frame, if the frame's kind depends on it."""

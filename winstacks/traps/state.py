@@ -83,6 +83,21 @@ class TrapState(NamedTuple):
         return self.registers.get(self.space.machine.sp_register)
 
 
+def kernel_values(state: TrapState, user_end: int) -> Tuple[str, ...]:
+    """Returns which of Rip and Rsp of code of a process have values from the kernel's half.
+
+    It can neither run there nor have a stack there. A jump there makes a page fault at its own target, which
+    is no contradiction.
+
+    `user_end` is the first address behind the user's half.
+    """
+    if state.mode != USER or state.origin == SAVED:
+        return ()
+    machine, fault = state.space.machine, state.registers.get("FaultAddress")
+    names = machine.ip_register, machine.sp_register
+    return tuple(name for name in names if user_end <= state.registers.get(name, 0) != fault)
+
+
 def state_without_registers(thread: Thread) -> TrapState:
     """Returns the state of a thread whose registers are unknown, with the thread's status. `thread` is the
     thread, or a row that stands for a damaged list of threads."""

@@ -24,6 +24,7 @@ from ..finding import NONE_KNOWN, Check, Finding, doubts_of, find_place, frame_p
 NAME = "stack_pivot"
 
 _NOT_ITS_TEB = "KTHREAD.Teb leads to no TEB of the thread"
+_NO_MEMORY = "the stack pointer of a thread leads to no memory of its process"
 _OWN = "a program or DLL outside Windows' folder, which may switch stacks for coroutines, is on the stack:"
 _CONTRADICTED = "registers or limits may be those of another thread: Status"
 
@@ -47,6 +48,8 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         return
     vad = facts.vad(stack.space, sp)
     # Without memory there the thread could not run: the registers, or the VADs, are in doubt.
+    if vad is None:
+        facts.leave_out(NAME, _NO_MEMORY, stack.space.process)
     if vad is None or vad.image:
         return
     where = f"in {vad.start:#x}-{vad.end - 1:#x} {vad.protection_name}"
