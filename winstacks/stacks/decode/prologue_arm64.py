@@ -120,17 +120,21 @@ def loads_pair(word: int) -> bool:
 
 def stores_pair(word: int) -> bool:
     """Returns whether an instruction stores fp and lr on the stack, in any form: a frame begins."""
+    return _pair_store(word) is not None
+
+
+def _pair_store(word: int) -> Optional[_Store]:
+    """Returns the store of fp and lr that an instruction is, None if it is another instruction."""
     found = _store(word)
-    return found is not None and found.registers == (FP, LR)
+    return found if found is not None and found.registers == (FP, LR) else None
 
 
 def outside_of_body(before: int, word: int) -> bool:
     """Returns whether an instruction belongs to a prologue or an epilogue: then no function is in its body
     there."""
-    store, stored = _store(word), _store(before)
-    pairs = [found for found in (store, stored) if found is not None and found.registers == (FP, LR)]
+    pairs = _pair_store(word), _pair_store(before)
     return (
-        any(found.size for found in pairs)
+        any(found is not None and found.size for found in pairs)
         or word == _MOV_FP_SP
         or code_arm64.returns(word)
         or loads_pair(before)

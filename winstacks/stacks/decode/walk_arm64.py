@@ -135,11 +135,10 @@ class WalkerArm64(Walker[RegistersArm64]):
             if held is not None and seen.in_link:
                 return held
             step = self._unwound(rule[0], registers)
-            if held is not None and not seen.is_own(held.registers.ip - image.base):
-                if held.registers.ip != step.registers.ip:
-                    near = abs(held.registers.ip - probe) < _NEAR
-                    step = step if near else held
-                    step.doubt = StatusCode.CODE_AND_UNWIND_DATA_DIFFER
+            to = step.registers.ip if held is None else held.registers.ip
+            if held is not None and to != step.registers.ip and not seen.is_own(to - image.base):
+                step = step if abs(to - probe) < _NEAR else held
+                step.doubt = StatusCode.CODE_AND_UNWIND_DATA_DIFFER
             begins = interrupted and image.entry_begins(probe)
             if step.doubt is None and (seen.differs or (self._replaced(probe) and not begins)):
                 step.doubt = StatusCode.CODE_AND_UNWIND_DATA_DIFFER
