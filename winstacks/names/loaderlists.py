@@ -235,14 +235,11 @@ def _read_entry(memory: Memory, layout: _LoaderLayout, address: int, orders: int
     name = memory.unicode_string(string, MAX_NAME)
     if not (base and size):
         return None
-    unnamed = name == ""
+    sound = name != "" and memory.ends_text(string)
+    path = None if sound else memory.unicode_string_at(address + layout.path)
     # Every process has entries of the same few hundred names.
-    name = sys.intern(name or "")
-    entry = LoaderEntry(base, size, name, orders, layout.entry_point.value_in(data), address)
-    if unnamed or not memory.ends_text(string):
-        path = memory.unicode_string_at(address + layout.path)
-        entry = entry._replace(path_name=last_part(path or ""))
-    return entry
+    name, entry_point = sys.intern(name or ""), layout.entry_point.value_in(data)
+    return LoaderEntry(base, size, name, orders, entry_point, address, last_part(path or ""))
 
 
 def _with_path(memory: Memory, layout: _LoaderLayout, entry: LoaderEntry) -> LoaderEntry:
