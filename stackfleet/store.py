@@ -54,7 +54,7 @@ MOST_BYTES = 1 << 30
 _THREADS = "TOKIO_WORKER_THREADS"
 """Environment variable with the number of deltalake's threads. One of several takes rows as fast as they come
 while another writes them: memory grew with the image, to 1.4 GB for 6 million frames. One thread holds
-0.4 GB, with as much processor time; a commit takes a sixth longer (deltalake 1.6, two processors)."""
+0.4 GB, with as much processor time, and a commit takes a sixth to a third longer (deltalake 1.6)."""
 _TRIES = 15
 """The most times that Delta moves a commit behind others that do not touch its images."""
 

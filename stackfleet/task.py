@@ -119,9 +119,9 @@ def run_at(job: Job, place: TaskPlace) -> Report:
             lock = lambda name, poll: contexts.enter_context(place.lock(name, poll))  # noqa: E731
             identities = Identities(job, lake, lock)
             folder = contexts.enter_context(tempfile.TemporaryDirectory(prefix="stackfleet-"))
-            differs = provenance.difference(job.path, job.size, job.probe)
+            differs = _difference(job, place)
             if differs:
-                outcome = Outcome(reason=f"{named(place.name)}{differs}", final=True)
+                outcome = Outcome(reason=differs, final=True)
             else:
                 refuse_full(pathlib.Path(folder), LEAST_ROOM)
                 outcome = Attempt(
@@ -133,11 +133,10 @@ def run_at(job: Job, place: TaskPlace) -> Report:
                 ).run()
                 if not place.is_wanted():
                     raise StoppedError
-                differs = provenance.difference(job.path, job.size, job.probe)
+                differs = _difference(job, place)
                 if differs and outcome.facts is not None:
                     # The rows are of two states of the file.
-                    reason = f"{named(place.name)}{differs}"
-                    outcome = dataclasses.replace(outcome, facts=None, reason=reason, final=True)
+                    outcome = dataclasses.replace(outcome, facts=None, reason=differs, final=True)
             if outcome.facts is None:
                 # Whatever its process says: where it had no room, the image is not to blame.
                 refuse_full(pathlib.Path(folder), LEAST_ROOM)
@@ -170,6 +169,12 @@ def run_at(job: Job, place: TaskPlace) -> Report:
     if report["status"] == FAILED and not outcome.final:
         raise AttemptFailedError(report)
     return report
+
+
+def _difference(job: Job, place: TaskPlace) -> str:
+    """Returns why the file of an image is not the one at the start of the run; empty if it is."""
+    differs = provenance.difference(job.path, job.size, job.probe)
+    return differs and f"{named(place.name)}{differs}"
 
 
 def _read_alike(one: Manifest, other: Manifest) -> bool:
