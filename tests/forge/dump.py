@@ -62,7 +62,8 @@ class Image:
 
         `bitmap` is the DumpType of a bitmap dump or a live one, 0 for a full one; such a dump has no page of
         `without` (page frame numbers). A name of another ending is a raw image. No real bitmap dump is known:
-        a `seed` draws the signature, a bitmap longer than the memory, and room between it and the pages.
+        a `seed` draws the signature, a bitmap longer than the memory, and room between it and the pages; of a
+        live dump the order of its ranges, room behind them, and 16 bytes that readers do not use.
         """
         packed = path.suffix == ".xz"
         crash = (path.stem if packed else path.name).endswith(".dmp")
@@ -91,12 +92,13 @@ class Image:
     def _write(
         self, file: BinaryIO, crash: bool, bitmap: int, without: Collection[int], seed: Optional[int]
     ) -> None:
+        drawn = None if seed is None else random.Random(seed)
         if not crash:
             self._raw(file)
         elif bitmap in LIVE:
-            self._live(file, bitmap, without)
+            self._live(file, bitmap, without, drawn)
         elif bitmap:
-            self._bitmap(file, bitmap, without, None if seed is None else random.Random(seed))
+            self._bitmap(file, bitmap, without, drawn)
         else:
             self._full(file)
 
@@ -149,18 +151,26 @@ class Image:
         file.write((summary + bits).ljust(size - start, b"\0"))
         self._pages(file, numbers)
 
-    def _live(self, file: BinaryIO, dump_type: int, without: Collection[int]) -> None:
+    def _live(
+        self, file: BinaryIO, dump_type: int, without: Collection[int], drawn: Optional[random.Random]
+    ) -> None:
         numbers = [number for number, _ in self._phys.pages() if number not in without]
         steps = itertools.groupby(enumerate(numbers), lambda item: item[1] - item[0])
         runs = [[number for _, number in run] for _, run in steps]
+        counts = struct.pack("<I4xQ", len(runs), len(numbers))
+        room = 0
+        if drawn:
+            drawn.shuffle(runs)
+            room = PAGE * drawn.randrange(4)
+            if dump_type != LIVE[-1]:
+                counts = drawn.getrandbits(128).to_bytes(16, "little")
         entries = b"".join(struct.pack("<QQ", run[0], len(run)) for run in runs)
         start = 2 * PAGE
-        first = start + -(-(48 + len(entries)) // PAGE) * PAGE
+        first = start + -(-(48 + len(entries)) // PAGE) * PAGE + room
         head = struct.pack("<I4s4s4xQQ", 0x40, b"RDMP", b"DUMP", first - start - 32, first)
-        head += struct.pack("<I4xQ", len(runs), len(numbers))
         file.write(self._header(dump_type, struct.pack("<I4xQ", 0, len(numbers))))
-        file.write((head + entries).ljust(first - start, b"\0"))
-        self._pages(file, numbers)
+        file.write((head + counts + entries).ljust(first - start, b"\0"))
+        self._pages(file, [*itertools.chain.from_iterable(runs)])
 
     def _pages(self, file: BinaryIO, numbers: Sequence[int]) -> None:
         for number in numbers:

@@ -103,6 +103,22 @@ def test_a_32_bit_dump_opens(seed: Optional[int], tmp_path: pathlib.Path) -> Non
     assert {row["Process"] for _, row in opened.rows(gflags.GFlags)} >= {"nt", "app.exe"}
 
 
+@pytest.mark.parametrize("dump_type", LIVE)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_live_dump_opens(dump_type: int, seed: int, tmp_path: pathlib.Path) -> None:
+    """Whatever the layout: order of ranges, room behind them, bytes of partial dumps that readers skip."""
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, **known.options())
+    kernel.process("app.exe", pid=1000)
+    image = kernel.image()
+    image.install(context.symbol_directory())
+    expected = context.open_file(image.save(tmp_path / "memory.raw")).rows(gflags.GFlags)
+    opened = context.open_file(image.save(tmp_path / "memory.dmp", dump_type, seed=seed))
+    below = opened.context.layers[opened.layer.dependencies[0]]
+    assert isinstance(below, bitmaplayer.PagesDump64Layer)
+    assert opened.rows(gflags.GFlags) == expected
+
+
 @pytest.mark.parametrize(("name", "place"), [("win7-x86", 0x64), ("win10-x64", 0x88)])
 @pytest.mark.parametrize("claimed", [87, 0xFFFFFFFF])
 def test_more_runs_than_the_header_has_room_for(
