@@ -58,13 +58,6 @@ DUMP_OS = "Windows process"
 DUMP_MAXIMUM = (1 << 64) - 1
 """The highest address that the layer of a dump can have."""
 
-PARTIAL_DUMPS = {
-    6: "it has the pages of the kernel; the pages of processes are absent",
-    7: "it has the pages of the kernel; the pages of processes are absent, or incomplete",
-    8: "it has the pages of the kernel; the pages of processes are absent",
-}
-"""Memory that a crash dump of a kernel lacks, by DumpType (kernel; automatic and active; live, kernel)."""
-
 _LOCATION = "automagic.LayerStacker.single_location"
 """Configuration path where Volatility keeps the location of its input file."""
 

@@ -66,8 +66,6 @@ class PagesDump32Layer(crash.WindowsCrashDump32Layer):
         runs = [(run.address, run.offset, run.length, run.length) for run in found.runs]
         self._segments: List[Tuple[int, int, int, int]] = runs or _NOTHING
         self.bytes_behind_the_end = found.lost * self._page_size
-        if self.dump_type in options.PARTIAL_DUMPS:
-            vollog.warning(f"Dump of type {self.dump_type}: {options.PARTIAL_DUMPS[self.dump_type]}")
 
 
 class PagesDump64Layer(PagesDump32Layer, crash.WindowsCrashDump64Layer):

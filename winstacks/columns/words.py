@@ -125,10 +125,12 @@ COMPLETENESSES: Words = {
     SOME: "written without the whole memory: heaps, locks and databases may be missing; a small kernel "
     "dump has little more than the stack of the thread that crashed",
     TRUNCATED: "the file is shorter than its headers say",
-    KERNEL_PAGES: "a kernel dump (type 6): pages of processes are absent",
+    KERNEL_PAGES: "a kernel dump (type 6, or 8 of a running system): pages of processes are absent",
     ACTIVE_PAGES: "an automatic or active dump (type 7): pages of processes are absent or incomplete",
 }
 """Parts of memory that a dump has: the words of Completeness."""
+PARTIAL_DUMPS = {6: KERNEL_PAGES, 7: ACTIVE_PAGES, 8: KERNEL_PAGES}
+"""Completeness of the crash dumps of a kernel that Windows writes without some pages, by DumpType."""
 
 BOOT_TIME, INTERRUPT_TIME, SYSTEM_UP_TIME = "KeBootTime", "InterruptTime", "SystemUpTime"
 BOOT_TIMES: Words = {

@@ -8,6 +8,7 @@ import logging
 
 from volatility3.framework import interfaces
 
+from ..columns.words import COMPLETENESSES, PARTIAL_DUMPS
 from ..memory import bulk
 from ..memory.decode.pagetable import PAGE_SIZE
 from .decode import bitmap, pageranges
@@ -37,6 +38,8 @@ def pages(
     except BitmapError as error:
         vollog.warning(f"Crash dump of type {dump_type}: {error}")
         return Bitmap([], 0)
+    if dump_type in PARTIAL_DUMPS:
+        vollog.warning(f"The crash dump is {COMPLETENESSES[PARTIAL_DUMPS[dump_type]]}")
     if not found.runs:
         vollog.warning("The list of pages of the dump names no page of the file")
     if found.lost:

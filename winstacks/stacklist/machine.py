@@ -15,14 +15,7 @@ from __future__ import annotations
 import collections
 from typing import Counter, Iterable, Iterator, List, Optional, Protocol, Tuple
 
-from ..columns.words import (
-    ACTIVE_PAGES,
-    BOOT_TIME,
-    INTERRUPT_TIME,
-    KERNEL_PAGES,
-    MEMORY_IMAGE,
-    PRODUCTS,
-)
+from ..columns.words import BOOT_TIME, INTERRUPT_TIME, MEMORY_IMAGE, PARTIAL_DUMPS, PRODUCTS
 from ..memory import bulk
 from ..memory.decode.memory import Memory
 from ..memory.decode.records import NamedTuple
@@ -54,9 +47,6 @@ SYSTEM_PROCESSES = frozenset(
     )
 )  # fmt: skip
 """Programs that Windows itself runs in session 0."""
-
-_COMPLETENESSES = {6: KERNEL_PAGES, 7: ACTIVE_PAGES, 8: KERNEL_PAGES}
-"""DumpType of dumps without some pages (bitmap dumps: kernel, automatic and active; live dumps: kernel)."""
 
 _FILLER = int.from_bytes(b"PAGE", "little")
 
@@ -181,7 +171,7 @@ class KernelFacts:
         crash = bulk.crash_dump(self._image.context, self._image.layer)
         if crash is None:
             return Input(MEMORY_IMAGE, "")
-        completeness = _COMPLETENESSES.get(crash.dump_type, "")
+        completeness = PARTIAL_DUMPS.get(crash.dump_type, "")
         # Tools that convert an image of a running machine leave 0, or the fill bytes of the header.
         if crash.bug_check in (0, _FILLER):
             return Input(MEMORY_IMAGE, completeness)
