@@ -64,14 +64,7 @@ class ShownWait(NamedTuple):
     more: int = 0
 
 
-class UnreadThread(NamedTuple):
-    """A thread that is not in the image: what it waits for is unknown."""
-
-    space: AddressSpace
-    tid: int
-
-
-class WaitChains(DatabaseCommand[AddressSpace, Union[ShownWait, UnreadThread]]):
+class WaitChains(DatabaseCommand[AddressSpace, ShownWait]):
     """The work of `windows.waits`."""
 
     grid = GRID
@@ -157,10 +150,7 @@ class WaitChains(DatabaseCommand[AddressSpace, Union[ShownWait, UnreadThread]]):
     def describe(self, step: AddressSpace) -> str:
         return "Reading the waits of all threads"
 
-    def is_gap(self, item: Union[ShownWait, UnreadThread]) -> bool:
-        return isinstance(item, UnreadThread)
-
-    def items(self, step: AddressSpace) -> Iterator[Union[ShownWait, UnreadThread, Gap]]:
+    def items(self, step: AddressSpace) -> Iterator[Union[ShownWait, Gap]]:
         """Yields deadlocks first, then the threads in the order of the input, then what may hide threads."""
         tids, shown = self.config.get("tid") or None, list(self._threads())
         self._unknown = unknown_waits(self._chains, tids)
@@ -176,7 +166,7 @@ class WaitChains(DatabaseCommand[AddressSpace, Union[ShownWait, UnreadThread]]):
             for tid in filter(None, process.unread):
                 self.requested.mark_seen("tid", tid)
                 if not tids or tid in tids:
-                    yield UnreadThread(process.space, tid)
+                    yield Gap(process.space, status(StatusCode.UNREADABLE), {"TID": tid})
 
     def finish(self) -> Iterator[Row]:
         if self._unknown:
@@ -202,10 +192,8 @@ class WaitChains(DatabaseCommand[AddressSpace, Union[ShownWait, UnreadThread]]):
         order = list(words.CHAIN_ENDS)
         yield from sorted(first.values(), key=lambda item: order.index(item.end))
 
-    def frames(self, item: Union[ShownWait, UnreadThread]) -> Optional[Sequence[NamedFrame]]:
+    def frames(self, item: ShownWait) -> Optional[Sequence[NamedFrame]]:
         """Returns the named frames of the stack that shows a wait; of all threads of a deadlock."""
-        if isinstance(item, UnreadThread):
-            return ()
         if item.wait is not None:
             return self._named(item.wait)
         assert item.deadlock is not None
@@ -218,11 +206,8 @@ class WaitChains(DatabaseCommand[AddressSpace, Union[ShownWait, UnreadThread]]):
             return self._names[id(wait)]
         return () if wait.stack is None else self.frames_of(wait.stack.space).name_walked(wait.stack.frames)
 
-    def rows(self, item: Union[ShownWait, UnreadThread], frames: Sequence[NamedFrame]) -> Iterator[Row]:
+    def rows(self, item: ShownWait, frames: Sequence[NamedFrame]) -> Iterator[Row]:
         """Returns the row of a waiting thread, with --chains a row for each owner behind it, and frames."""
-        if isinstance(item, UnreadThread):
-            absent = status(StatusCode.UNREADABLE)
-            return self.entries.rows(ShownEntry(item.space, absent, {"TID": item.tid}))
         if item.wait is None:
             assert item.deadlock is not None
             return self.entries.rows(self._deadlock(item.deadlock))

@@ -316,7 +316,7 @@ class Command(Generic[Step, Item]):
             if not self.selection.takes_gap():
                 return iter(())
             if isinstance(item, Gap):
-                return self.entries.rows(ShownEntry(item.space, item.status))
+                return self.entries.rows(ShownEntry(item.space, item.status, item.cells))
             return self.rows(item, ())
         frames: Optional[Sequence[NamedFrame]] = None
         if self.selects(item):

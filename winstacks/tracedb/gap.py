@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Union
+from typing import Mapping, Union
 
 from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import Status, StatusItem, status
@@ -13,10 +13,12 @@ from ..memory.image import AddressSpace
 
 
 class Gap(NamedTuple):
-    """A place where entries of a list may be missing. `status` is never empty."""
+    """A place where entries of a list may be missing. `status` is never empty; `cells` hold what is known of
+    an entry whose memory is absent, by column."""
 
     space: AddressSpace
     status: Status
+    cells: Mapping[str, object] = {}
 
 
 def gap(space: AddressSpace, *parts: Union[StatusCode, StatusItem, Status]) -> Gap:
