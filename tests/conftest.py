@@ -14,6 +14,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import sys
 import tempfile
 from typing import Any, Iterator, List, Optional
@@ -74,6 +75,9 @@ def settings_of_volatility(own_symbols: None) -> Iterator[None]:
 
 def pytest_configure(config: pytest.Config) -> None:
     deep.configure(config.option.markexpr)
+    # What a shell runs in the background ignores the signal of Ctrl-C, and so would all that tests start.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # How long an example takes depends on what else the machine does. No change is refused for an example
     # that was drawn at random: a release tries new ones.
     hypothesis.settings.register_profile(

@@ -116,8 +116,6 @@ def test_ctrl_c_ends_quietly(tmp_path: pathlib.Path) -> None:
         command,
         stderr=subprocess.PIPE,
         start_new_session=True,
-        # What runs in the background of a shell ignores the signal, and all that it starts does.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as child:
         while not (tmp_path / "started").exists():
             assert child.poll() is None

@@ -135,7 +135,9 @@ def test_it_has_one_thread_and_no_file_and_a_reader_has_its_own_alone(
         assert str(paths[0]) not in opened(pids[1])
         forker = only(warm())
         assert forker.num_threads() == 1
-        assert not forker.open_files()
+        # libffi 3.5 keeps the file of its own code open.
+        libraries = {region.path for region in forker.memory_maps()}
+        assert {file.path for file in forker.open_files()} <= libraries
         assert {psutil.Process(pid).ppid() for pid in pids} == {forker.pid}
         # A session of its own: a signal to the group of one ends no other.
         assert [os.getsid(pid) for pid in pids] == pids

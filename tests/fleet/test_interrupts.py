@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import pathlib
-import signal
 import subprocess
 import sys
 from typing import Dict, Tuple
@@ -37,7 +36,7 @@ INTERRUPTED = "stackfleet: interrupted\n"
 
 
 def ran(*command: str, hooks: str = "") -> Tuple[int, str, str]:
-    """Runs a program for which Ctrl-C is as in a shell; it imports the `sitecustomize` of a folder."""
+    """Runs a program that imports the `sitecustomize` of a folder."""
     done = subprocess.run(
         command,
         cwd=ROOT,
@@ -46,7 +45,6 @@ def ran(*command: str, hooks: str = "") -> Tuple[int, str, str]:
         text=True,
         timeout=ENDLESS,
         check=False,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     return done.returncode, done.stdout, done.stderr
 

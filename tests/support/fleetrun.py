@@ -143,8 +143,8 @@ def started(
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
-        # A background job of a shell inherits an ignored SIGINT, a program under `nohup` an ignored SIGHUP.
-        preexec_fn=None if os.name == "nt" else _heed_signals,
+        # A program under `nohup` inherits an ignored SIGHUP.
+        preexec_fn=None if os.name == "nt" else _heed_hangup,
     ) as process:
         try:
             yield process
@@ -152,9 +152,8 @@ def started(
             kill(process.pid)
 
 
-def _heed_signals() -> None:
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
+def _heed_hangup() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def kill(pid: int) -> None:
