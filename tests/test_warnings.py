@@ -66,6 +66,9 @@ def test_no_command_warns(tmp_path: pathlib.Path) -> None:
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        # Some versions of Volatility leave the image's file to Python, which closes it and warns.
-        assert not [line for line in done.stderr.splitlines() if "Warning" in line and str(file) not in line]
+        # Volatility leaves its index of symbol tables to Python, which closes it and warns from 3.13 on; some
+        # versions leave the image's file to it, too.
+        known = str(file), "unclosed database in <sqlite3.Connection"
+        warned = [line for line in done.stderr.splitlines() if "Warning" in line]
+        assert not [line for line in warned if not any(said in line for said in known)]
         assert "PID\t" in done.stdout or "File output" in done.stdout
