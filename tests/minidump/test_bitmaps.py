@@ -74,7 +74,7 @@ def test_rows_of_the_kernel_are_those_of_a_full_dump(
     assert row["InputKind"] == "image"
     expected = {BITMAP_KERNEL: "kernel pages", BITMAP_AUTOMATIC: "active pages", LIVE[0]: "kernel pages"}
     assert row["Completeness"] == expected.get(dump_type)
-    assert (f"Dump of type {dump_type}: it has the pages of the kernel" in done.stderr) == bool(without)
+    assert done.stderr.count(f"Dump of type {dump_type}: it has the pages of the kernel") == bool(without)
     assert not row["Truncated"]
 
 
