@@ -7,11 +7,14 @@ from __future__ import annotations
 import bisect
 import collections
 import logging
+import operator
 import pathlib
 import shutil
 from typing import Any, Dict, List, Set, Tuple
 
 import pytest
+from volatility3.framework import exceptions
+from volatility3.framework.renderers import NotAvailableValue
 from volatility3.plugins.windows import (
     callstacks,
     gflags,
@@ -285,3 +288,26 @@ def test_a_resource_with_values_that_no_resource_has(system: System, member: str
     assert f"contradicted: {member}" in words_of(after)
     assert after["Waiters"] == (None if member != "Flag" else free["Waiters"])
     assert not any("contradicted" in row["Status"] for row in before)
+
+
+def test_a_kernel_without_its_first_page_is_missed(system: System, caplog: pytest.LogCaptureFixture) -> None:
+    """Volatility takes a driver for the kernel, and rows have what lies at the places of its variables."""
+    try:
+        damaged = system.zeroed(system.page(system.whole.image.base))
+    except exceptions.UnsatisfiedException:
+        pytest.skip("no kernel is found")
+    caplog.set_level(logging.WARNING)
+    told = "ends before the kernel's PsLoadedModuleList"
+    for opened in (system.whole, damaged):
+        caplog.clear()
+        top(opened, traceframes.TraceFrames)
+        assert sum(told in message for message in caplog.messages) == (opened is damaged)
+
+
+def test_a_protection_that_no_page_table_shows_is_unknown(system: System) -> None:
+    """Code has one; entries of 32 bits do not show whether a page can be executed."""
+    rows = [row for _, row in system.whole.rows(traceframes.TraceFrames) if row["Backing"] == words.IMAGE]
+    unknown = [isinstance(row["PageProtection"], NotAvailableValue) for row in rows]
+    shown = [isinstance(row["PageProtection"], str) for row in rows]
+    assert rows and all(map(operator.xor, unknown, shown))
+    assert all(unknown) or system.whole.image.machine is Machine.AMD64
