@@ -229,6 +229,16 @@ def test_headers_of_zeros_are_no_headers(system: System) -> None:
     assert {row["Address"] for row in named(damaged, "callback")} == {row["Address"] for row in rows}
 
 
+def test_headers_that_are_no_headers_make_no_exact_key(system: System) -> None:
+    """A write to the first bytes of a driver takes its frames out of each module."""
+    bases = {row["Base"] for row in named(system.whole, "callback")} - {system.whole.image.base}
+    base = min(bases)
+    damaged = system.written(base, 0, 2)
+    assert exact(damaged) <= exact(system.whole)
+    listed = [row for row in top(damaged, traces.StackTraces) if row["TraceId"].startswith("callback")]
+    assert any("headers contradict the module list" in words_of(row) for row in listed)
+
+
 @pytest.mark.parametrize("present", (False, True))
 def test_a_lost_page_of_a_function_table_is_no_page_of_leaves(system: System, present: bool) -> None:
     """A page of zeros was taken for functions without entries, whose caller is on top of the stack."""
