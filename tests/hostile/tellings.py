@@ -324,6 +324,7 @@ WARNINGS: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
     ("^Process at .* cannot be read at", PROCESS),
     (": ntdll data incomplete", MODULES),
     ("VADs incomplete", VADS),
+    (" ends before the kernel's PsLoadedModuleList", ()),
     ("^Rows may be missing or wrong: ", ()),
 )
 """Part of the text of a warning, and what it names."""

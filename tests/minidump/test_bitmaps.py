@@ -75,7 +75,7 @@ def test_rows_of_the_kernel_are_those_of_a_full_dump(
     assert row["InputKind"] == "image"
     expected = {BITMAP_KERNEL: "kernel pages", BITMAP_AUTOMATIC: "active pages", LIVE[0]: "kernel pages"}
     assert row["Completeness"] == expected.get(dump_type)
-    assert ("pages of processes are absent" in done.stderr) == bool(without)
+    assert done.stderr.count("pages of processes are absent") == bool(without)
     assert not without or f"The crash dump is {COMPLETENESSES[row['Completeness']]}" in done.stderr
     assert not row["Truncated"]
 

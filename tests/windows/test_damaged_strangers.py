@@ -4,18 +4,24 @@
 
 from __future__ import annotations
 
+import bisect
+import collections
 import logging
+import operator
 import pathlib
 import shutil
-from typing import Any, Dict, List, Set
+from typing import Any, Dict, List, Set, Tuple
 
 import pytest
+from volatility3.framework import exceptions
+from volatility3.framework.renderers import NotAvailableValue
 from volatility3.plugins.windows import (
     callstacks,
     gflags,
     locks,
     tracefindings,
     traceframes,
+    traces,
     tracewaits,
     trapframes,
     waits,
@@ -26,7 +32,10 @@ from tests.forge.context import Opened
 from tests.support.strangers import IMAGES, unpacked, without_pages
 from tests.windows.test_callstacks import plain
 from winstacks.columns import words
+from winstacks.memory.decode.machine import Machine
 from winstacks.memory.decode.pagetable import PAGE_SIZE
+from winstacks.names.decode.functiontable import FunctionTable
+from winstacks.names.decode.pe import DIRECTORY_EXCEPTION, read_headers
 from winstacks.names.loaderlists import module_lists
 from winstacks.process.spaces import AddressSpaces
 from winstacks.process.threads import Threads
@@ -196,3 +205,119 @@ def test_a_length_that_the_name_of_a_module_cannot_have(system: System, length: 
     assert {row["Module"] for row in after} == {named[0]["Module"]}
     assert all("contradicted: BaseDllName" in words_of(row) for row in after)
     assert not any("BaseDllName" in row["Status"] for row in before)
+
+
+def exact(opened: Opened) -> Set[Tuple[str, str]]:
+    """Returns TraceId and StackKey of the stacks whose KeyQuality is `exact`."""
+    rows = top(opened, traces.StackTraces)
+    return {(row["TraceId"], row["StackKey"]) for row in rows if row["KeyQuality"] == words.EXACT}
+
+
+def named(opened: Opened, *kinds: str) -> List[Row]:
+    """Returns the rows of frames in modules of the kernel, in stacks of these kinds; Base is the module's."""
+    rows = top(opened, traceframes.TraceFrames)
+    rows = [row for row in rows if row["TraceId"].startswith(kinds) and row["Rva"] is not None]
+    return [{**row, "Base": int(row["Address"], 0) - row["Rva"]} for row in rows]
+
+
+def test_headers_of_zeros_are_no_headers(system: System) -> None:
+    """They contradicted the list of modules, and its module had no frames any more."""
+    rows = named(system.whole, "callback")
+    bases = {row["Base"] for row in rows} - {system.whole.image.base}
+    damaged = system.zeroed(*map(system.page, bases))
+    assert bases and exact(damaged) <= exact(system.whole)
+    assert {row["Address"] for row in named(damaged, "callback")} == {row["Address"] for row in rows}
+
+
+def test_headers_that_are_no_headers_make_no_exact_key(system: System) -> None:
+    """A write to the first bytes of a driver takes its frames out of each module."""
+    bases = {row["Base"] for row in named(system.whole, "callback")} - {system.whole.image.base}
+    base = min(bases)
+    damaged = system.written(base, 0, 2)
+    assert exact(damaged) <= exact(system.whole)
+    listed = [row for row in top(damaged, traces.StackTraces) if row["TraceId"].startswith("callback")]
+    assert any("headers contradict the module list" in words_of(row) for row in listed)
+
+
+@pytest.mark.parametrize("present", (False, True))
+def test_a_lost_page_of_a_function_table_is_no_page_of_leaves(system: System, present: bool) -> None:
+    """A page of zeros was taken for functions without entries, whose caller is on top of the stack."""
+    if system.whole.image.machine is not Machine.AMD64:
+        pytest.skip("x86 has no function tables")
+    before, base = exact(system.whole), system.whole.image.base
+    memory = system.whole.image.memory(system.whole.image.kernel)
+    headers = read_headers(lambda rva, length: memory.read(base + rva, length))
+    start, size = headers.directory(DIRECTORY_EXCEPTION)
+    table = memory.read(base + start, size)
+    assert table is not None
+    entries = FunctionTable.from_bytes(table, lambda rva, length: memory.read(base + rva, length))
+    rvas = [row["Rva"] for row in named(system.whole, "kernel") if row["Base"] == base]
+    places = [start + bisect.bisect_left(entries.ranges[0], rva) * entries.ENTRY_SIZE for rva in rvas]
+    for page, _ in collections.Counter(place // PAGE_SIZE for place in places).most_common(1):
+        address = base + page * PAGE_SIZE
+        damaged = system.zeroed(system.page(address)) if present else system.without(address)
+        assert exact(damaged) <= before
+        listed = top(damaged, traces.StackTraces)
+        assert any("function table unreadable" in words_of(row) for row in listed)
+
+
+def test_lost_code_may_be_no_call(system: System) -> None:
+    """The first function of a thread lies on the stack like a return address, but behind no call."""
+    outermost = {row["TraceId"]: int(row["Address"], 0) for row in named(system.whole, "kernel")}
+    pages = collections.Counter(address - address % PAGE_SIZE for address in outermost.values())
+    for page, _ in pages.most_common(1):
+        assert exact(system.without(page)) <= exact(system.whole)
+
+
+def test_a_thread_that_ran_is_not_being_made(system: System) -> None:
+    """State 0 hid why it waits, and that its registers are saved."""
+    image = system.whole.image
+    state = image.types["_ETHREAD"].offset("Tcb.State")
+    rows = top(system.whole, callstacks.CallStacks)
+    waiting = {row["TID"] for row in rows if (row["State"], row["Part"]) == ("Waiting", "kernel")}
+    thread = next(thread for thread in Threads.list_threads(image) if thread.tid in waiting)
+    damaged = system.written(thread.ethread + state, 0, 1)
+    after = [row for row in top(damaged, callstacks.CallStacks) if row["TID"] == thread.tid]
+    assert after and all("contradicted: State" in words_of(row) for row in after)
+    assert not any("State" in row["Status"] for row in rows if row["State"] == "Initialized")
+
+
+@pytest.mark.parametrize(
+    "member, value",
+    [("NumberOfSharedWaiters", 0xFFFFFFFF), ("NumberOfExclusiveWaiters", 1 << 20), ("Flag", 0xFFFF)],
+)
+def test_a_resource_with_values_that_no_resource_has(system: System, member: str, value: int) -> None:
+    """More waiters than threads; an exclusive owner although the resource is free."""
+    image = system.whole.image
+    field = image.types["_ERESOURCE"].field(member)
+    before = [row for row in top(system.whole, locks.Locks) if row["LockType"] == words.RESOURCE]
+    free = next(row for row in before if not row["OwnerRole"])
+    place = image.machine.canonical(free["Lock"]) + field.offset
+    damaged = system.written(place, value, field.size)
+    after = {row["Lock"]: row for row in top(damaged, locks.Locks)}[free["Lock"]]
+    assert f"contradicted: {member}" in words_of(after)
+    assert after["Waiters"] == (None if member != "Flag" else free["Waiters"])
+    assert not any("contradicted" in row["Status"] for row in before)
+
+
+def test_a_kernel_without_its_first_page_is_missed(system: System, caplog: pytest.LogCaptureFixture) -> None:
+    """Volatility takes a driver for the kernel, and rows have what lies at the places of its variables."""
+    try:
+        damaged = system.zeroed(system.page(system.whole.image.base))
+    except exceptions.UnsatisfiedException:
+        pytest.skip("no kernel is found")
+    caplog.set_level(logging.WARNING)
+    told = "ends before the kernel's PsLoadedModuleList"
+    for opened in (system.whole, damaged):
+        caplog.clear()
+        top(opened, traceframes.TraceFrames)
+        assert sum(told in message for message in caplog.messages) == (opened is damaged)
+
+
+def test_a_protection_that_no_page_table_shows_is_unknown(system: System) -> None:
+    """Code has one; entries of 32 bits do not show whether a page can be executed."""
+    rows = [row for _, row in system.whole.rows(traceframes.TraceFrames) if row["Backing"] == words.IMAGE]
+    unknown = [isinstance(row["PageProtection"], NotAvailableValue) for row in rows]
+    shown = [isinstance(row["PageProtection"], str) for row in rows]
+    assert rows and all(map(operator.xor, unknown, shown))
+    assert all(unknown) or system.whole.image.machine is Machine.AMD64

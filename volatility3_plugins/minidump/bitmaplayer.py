@@ -9,7 +9,7 @@ open such a dump like any other image.
 """
 
 import logging
-from typing import List, Optional, Tuple
+from typing import ClassVar, List, Optional, Tuple
 
 from volatility3.framework import constants, exceptions, interfaces
 from volatility3.framework.layers import crash
@@ -35,6 +35,8 @@ class PagesDump32Layer(crash.WindowsCrashDump32Layer):
 
     supported_dumptypes = [_COMPLETE, *_BITMAPS]
     signature = b"PAGEDUMP"
+    _told: ClassVar[List[str]] = []
+    """The warnings that the stacker's layer gave."""
 
     @classmethod
     def check_header(
@@ -62,10 +64,15 @@ class PagesDump32Layer(crash.WindowsCrashDump32Layer):
         from winstacks.minidump import kernelpages
 
         base, pages = self.context.layers[self._base_layer], self.headerpages
-        found = kernelpages.pages(base, self.dump_type, pages, pages > 1)
+        found, faults = kernelpages.pages(base, self.dump_type, pages, pages > 1)
         runs = [(run.address, run.offset, run.length, run.length) for run in found.runs]
         self._segments: List[Tuple[int, int, int, int]] = runs or _NOTHING
         self.bytes_behind_the_end = found.lost * self._page_size
+        # Volatility makes a layer with another path once the stacker's, whose path is its name, fits.
+        fits = self.config_path != self.name
+        for fault in () if fits and faults == PagesDump32Layer._told else faults:
+            vollog.warning(fault)
+        PagesDump32Layer._told = [] if fits else faults
 
 
 class PagesDump64Layer(PagesDump32Layer, crash.WindowsCrashDump64Layer):

@@ -20,7 +20,7 @@ from ..memory.decode.status import NOTHING, Status, StatusItem, contradicted, ha
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import integers
 from ..memory.image import AddressSpace, Image
-from ..process.cidtable import CidTable
+from ..process.cidtable import MAX_IDS, CidTable
 from ..process.kernelobjects import thread_at
 from ..process.thread import WAITING
 from ..process.threadids import ThreadIds, ThreadOwner
@@ -98,6 +98,8 @@ WAIT_REASON = 27
 
 _STACK = 0x400
 """Bytes of a kernel stack, from KernelStack on, that have the address of the resource a thread waits for."""
+
+_WAITERS = "NumberOfSharedWaiters", "NumberOfExclusiveWaiters"
 
 _Owners = Tuple[Tuple[LockOwner, ...], Status]
 
@@ -220,8 +222,10 @@ class Resources:
         owners, owner_status = self._fast_owners(address) if fast else self._owners(resource)
         held: Optional[bool] = resource.active != 0
         if not fast and not owner_status:
-            owner_status = _count_differs(resource, owners)
+            owner_status = status(_count_differs(resource, owners), _flag_differs(resource, owners))
             held = None if has_status(owner_status, StatusCode.CONTRADICTED) else held
+        shared, exclusive_waiters, doubt = self._waiters(resource)
+        contended = bool(resource.contention_count or shared or exclusive_waiters)
         index = resource.creator_back_trace_index
         is_address = index is not None and eresource.is_address(index, self._image.machine)
         if index is not None and not is_address and index >= eresource.MOST_TRACES:
@@ -238,15 +242,24 @@ class Resources:
             owner=exclusive.owner if exclusive else None,
             lock_count=resource.active,
             contention_count=resource.contention_count,
-            waiting_shared=resource.shared_waiters,
-            waiting_exclusive=resource.exclusive_waiters,
+            waiting_shared=shared,
+            waiting_exclusive=exclusive_waiters,
             held=held,
-            contended=bool(
-                resource.contention_count or resource.shared_waiters or resource.exclusive_waiters
-            ),
+            contended=None if doubt and not contended else contended,
             owners=owners,
-            status=status(owner_status, exclusive.status if exclusive else NOTHING),
+            status=status(owner_status, doubt, exclusive.status if exclusive else NOTHING),
         )
+
+    def _waiters(self, resource: Resource) -> Tuple[Optional[int], Optional[int], Status]:
+        """Returns the numbers of shared and exclusive waiters, None for more than there are threads, and what
+        contradicts them."""
+        ids = self._image.service(CidTable)
+        most = len(ids.addresses) if ids.whole else MAX_IDS
+        counts = resource.shared_waiters, resource.exclusive_waiters
+        shared, exclusive = (None if (count or 0) > most else count for count in counts)
+        known = zip(_WAITERS, counts, (shared, exclusive))
+        wrong = [name for name, count, believed in known if count != believed]
+        return shared, exclusive, contradicted(*wrong)
 
     def _owners(self, resource: Resource) -> _Owners:
         """Returns the owners of an ordinary resource, from the resource itself and from its owner table.
@@ -332,3 +345,9 @@ def _count_differs(resource: Resource, owners: Tuple[LockOwner, ...]) -> Status:
     if not missing:
         return NOTHING
     return status(StatusItem(StatusCode.OWNERS_MISSING, missing) if owners else StatusCode.OWNERS_UNKNOWN)
+
+
+def _flag_differs(resource: Resource, owners: Tuple[LockOwner, ...]) -> Status:
+    """Returns the status of a resource that Flag calls owned exclusively, and that has no such owner."""
+    owned = any(owner.kind == words.EXCLUSIVE for owner in owners)
+    return contradicted("Flag") if resource.owned_exclusive and not owned else NOTHING

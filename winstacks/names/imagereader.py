@@ -33,6 +33,9 @@ WINDOW = 0x4000
 _PAGES_KEPT = 1 << 10
 """Pages whose differences from the file are kept."""
 
+_HEAD = 16
+"""Bytes of a page that are looked at first: few pages begin with so many zeros."""
+
 _Page = Tuple[int, int, int]
 """Address, size and physical address of a page, or of a part of one."""
 
@@ -248,6 +251,14 @@ def _split_at_pages(pieces: Iterable[pagetables.Piece]) -> Iterator[_Page]:
             low = high
 
 
+def _heads(extents: Extents) -> Iterator[Tuple[int, bytes]]:
+    """Yields the address of each page, and its first bytes that are present."""
+    for start, data in extents.runs:
+        for page in range(start - start % PAGE_SIZE, start + len(data), PAGE_SIZE):
+            low = max(page - start, 0)
+            yield page, data[low : low + _HEAD]
+
+
 class ImageParts:
     """Reads parts of an image and records which: a result that was derived from these parts is also true for
     another process in which they are the same."""
@@ -261,9 +272,21 @@ class ImageParts:
 
     def load(self, part: Optional[StatusCode], rva: int, length: int) -> Extents:
         """Returns the present parts of a range, by RVA. `part` is the status word for a process that has
-        other content there, None for no word."""
+        other content there, None for no word.
+
+        Pages of zeros are absent: tools write them for pages that they cannot read, and no part has one.
+        """
         self._ranges.setdefault((rva, length), part)
-        return self._reader.load(rva, length)
+        extents = self._reader.load(rva, length)
+        absent = [page for page, head in _heads(extents) if not any(head) and self._is_zero_page(page)]
+        if not absent:
+            return extents
+        lows = rva, *(page + PAGE_SIZE for page in absent)
+        spans = zip(lows, (*absent, rva + length))
+        return Extents(run for low, high in spans for run in extents.part(low, high - low).runs)
+
+    def _is_zero_page(self, page: int) -> bool:
+        return not any(any(data) for _, data in self._reader.load(page, PAGE_SIZE).runs)
 
     def read(self, rva: int, length: int) -> Optional[bytes]:
         """Returns the bytes of a short range without a status word, None if any of them is missing."""

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 from typing import Collection, Dict, Iterable, List, Optional, Tuple
 
 from volatility3.framework import exceptions
@@ -21,6 +22,10 @@ from ..process.spaces import AddressSpaces
 from .decode.pe import MAX_IMAGE, HeaderError, read_headers
 from .imagereader import ImageReader
 from .loaderlists import LoaderEntry, module_lists
+
+vollog = logging.getLogger(__name__)
+
+_LIST = "PsLoadedModuleList"
 
 MAX_PROBES = 1 << 16
 """The most pages of an image, and no more than its files have, in which headers are looked for below entry
@@ -80,6 +85,18 @@ class KernelModules:
     def __init__(self, image: Image) -> None:
         self._image = image
         self._probes = min(MAX_PROBES, image.page_count)
+
+    def check_kernel(self) -> None:
+        """Warns if the kernel is not at the address that Volatility found.
+
+        Volatility takes the next image below for the kernel if the kernel's first page is absent.
+        """
+        base, place = self._image.base, self._image.symbol(_LIST)
+        if base and place is not None and place - base >= (self._size_at(base) or MAX_IMAGE):
+            vollog.warning(
+                f"The image at {base:#x} ends before the kernel's {_LIST}: it is not the kernel, whose first "
+                "page may be missing. Rows are wrong"
+            )
 
     def list_modules(self, kernel_start: int) -> Tuple[List[Module], bool]:
         """Returns the modules by address, and whether the list is complete and has no impossible entry.

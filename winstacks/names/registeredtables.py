@@ -22,7 +22,7 @@ from ..memory.decode.memory import Memory
 from ..memory.decode.ranges import span_at
 from ..memory.decode.records import NamedTuple
 from ..memory.decode.status import has_status
-from ..memory.decode.statuscodes import StatusCode, words_that
+from ..memory.decode.statuscodes import words_that
 from ..memory.decode.statusmeanings import Means
 from ..memory.decode.structure import Field, Structure, integers
 from ..memory.image import AddressSpace, Image
@@ -311,14 +311,6 @@ def _reaches(start: int, end: int, images: Sequence[int]) -> bool:
     return place < len(images) and images[place] < end
 
 
-def lacks_headers(known_module: KnownModule, memory: Memory) -> bool:
-    """Returns whether the headers of a module are not in the image; those that a write damaged are there."""
-    image = known_module.image
-    if has_status(image.status, StatusCode.HEADERS_INVALID):
-        return memory.is_zero_page(known_module.module.base)
-    return has_status(image.status, StatusCode.HEADERS_UNREADABLE)
-
-
 def _head(ntdll: KnownModule, memory: Memory, section: Optional[ImageReader]) -> Tuple[Optional[int], str]:
     """Returns the address of the list's head, None if unknown, and the missing data, empty if nothing.
 
@@ -332,7 +324,7 @@ def _head(ntdll: KnownModule, memory: Memory, section: Optional[ImageReader]) ->
     if ntdll.image.status and section is not None:
         rva = _exported(section) or rva
     if rva is None:
-        lost = lacks_headers(ntdll, memory) or has_status(ntdll.image.status, *_UNREAD)
+        lost = has_status(ntdll.image.status, *_UNREAD)
         return None, _EXPORTS if lost else ""
     code = None if section is None else section.read(rva, _LENGTH + 1)
     if code is None:

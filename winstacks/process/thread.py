@@ -18,6 +18,7 @@ from ..memory.decode.statuscodes import StatusCode, words_that
 from ..memory.decode.statusmeanings import Means
 from ..memory.image import AddressSpace
 
+INITIALIZED = 0
 RUNNING = 2
 TERMINATED = 4
 WAITING = 5

@@ -38,7 +38,7 @@ from .kernelobjects import (
 from .processlist import found_by, process_list
 from .processors import PROCESSORS
 from .spaces import AddressSpaces
-from .thread import RUNNING, TEB, TERMINATED, Choice, Thread, ThreadLists, has_ended, has_state
+from .thread import INITIALIZED, RUNNING, TEB, TERMINATED, Choice, Thread, ThreadLists, has_ended, has_state
 from .userstacks import contradicts
 
 vollog = logging.getLogger(__name__)
@@ -69,6 +69,7 @@ _MEMBERS = {
     "state": ("Tcb.State",),
     "signal_state": ("Tcb.Header.SignalState",),
     "wait_reason": ("Tcb.WaitReason",),
+    "context_switches": ("Tcb.ContextSwitches",),
     "start_address": ("StartAddress",),
     "win32_start_address": ("Win32StartAddress",),
     "create_time": ("CreateTime.QuadPart",),
@@ -391,8 +392,10 @@ class KernelThreads:
             tids = {values["tid"], self._ids.threads.get(ethread)}
             if values["teb"] and contradicts(self._image, process.space, values["teb"], tids):
                 wrong.append(TEB)
-        known = values["state"] is None or has_state(values["state"])
-        if not known or (values["state"] == TERMINATED and not ended):
+        state = values["state"]
+        known = state is None or has_state(state)
+        ran = state == INITIALIZED and values["context_switches"]
+        if not known or ran or (state == TERMINATED and not ended):
             wrong.append("State")
         pid, process_id, owner = values["pid"], process.space.pid, values["process"]
         if pid is not None and pid != process_id and ethread in self._ids.threads:

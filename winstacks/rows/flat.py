@@ -31,6 +31,7 @@ _ABSENT = {
     **dict.fromkeys(("Depth", "Address"), UNREADABLE),
     **dict.fromkeys(("Count", "ModulePath", "ModuleStamp", "ModuleSize"), NOT_AVAILABLE),
     **dict.fromkeys(("ProcessCreateTime", "ThreadCreateTime"), NOT_AVAILABLE),
+    **dict.fromkeys(("PageProtection", "AllocationPrivateBytes"), NOT_AVAILABLE),
 }
 """Absent value of these columns."""
 

@@ -23,6 +23,7 @@ from ..memory.decode.status import text
 from ..memory.image import AddressSpace, Image
 from ..memory.imagelayer import ImageLayer
 from ..minidump.decode.dumpfile import OtherSystemError
+from ..names.kernelmodules import KernelModules
 from ..names.modulefiles import GivenFiles, module_files
 from ..names.pdbfiles import GivenPdbs, pdb_files
 from ..options import DUMP
@@ -107,6 +108,7 @@ def open_image(plugin: interfaces.plugins.PluginInterface, where: str = " (see m
                 vollog.warning(f"Rows may be missing or wrong: {text(faults)}{where}")
         else:
             opened = Image(plugin.context, plugin.config["kernel"], plugin.config_path)
+            opened.service(KernelModules).check_kernel()
     except (UnsupportedMachineError, OtherSystemError, tables.KernelSymbolsError) as error:
         raise exceptions.RenderException(str(error)) from error
     give_files(opened, plugin.config.get("binaries") or ())

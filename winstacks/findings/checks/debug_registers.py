@@ -11,9 +11,10 @@ from __future__ import annotations
 from typing import Iterator, Optional, Tuple
 
 from ...columns.words import CERTAIN, LOW, MEDIUM, POSSIBLE, USER, WOW64
+from ...memory.decode.status import has_status
+from ...memory.decode.statuscodes import StatusCode
 from ...memory.image import AddressSpace
 from ...names.decode.pe import DIRECTORY_EXPORT
-from ...names.registeredtables import lacks_headers
 from ...names.symbolizer import KnownModule
 from ...process.processlist import process_member
 from ...process.usertypes import peb_at
@@ -64,7 +65,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         severity, confidence, innocent = MEDIUM, CERTAIN, NONE_KNOWN
         if unsure:
             severity, confidence, innocent = LOW, POSSIBLE, _NOT_SURE
-        elif kind != _KINDS[0] and lacks_headers(known_module, facts.image.memory(stack.space)):
+        elif kind != _KINDS[0] and has_status(known_module.image.status, StatusCode.HEADERS_UNREADABLE):
             severity, confidence, innocent = LOW, POSSIBLE, _MAY_BE_EXPORTS
         elif kind != _KINDS[0] and _in_exports(known_module, address):
             severity, confidence, innocent = LOW, CERTAIN, _EXPORTS

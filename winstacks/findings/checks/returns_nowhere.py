@@ -25,7 +25,7 @@ _OTHER_GAPS = (
     StatusCode.MODULE_LIST_NOT_IN_THE_FILE,
     *(StatusCode.NOT_BEHIND_A_CALL, StatusCode.NO_FUNCTION_TABLE, StatusCode.NO_UNWIND_DATA),
     *(StatusCode.UNWIND_DATA_UNREADABLE, StatusCode.UNWIND_DATA_INVALID, StatusCode.UNWIND_DATA_INCOMPLETE),
-    *(StatusCode.FRAME_REGISTER_UNKNOWN, StatusCode.STACK_UNREADABLE),
+    *(StatusCode.FRAME_REGISTER_UNKNOWN, StatusCode.STACK_UNREADABLE, StatusCode.FUNCTION_TABLE_UNREADABLE),
 )
 """Other reasons for guesses; those before the first one may have led the walk astray."""
 

@@ -28,11 +28,11 @@ from ...memory.decode.memory import Memory
 from ...memory.decode.ranges import span_at
 from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import has_status
-from ...memory.decode.statuscodes import words_that
+from ...memory.decode.statuscodes import StatusCode, words_that
 from ...memory.decode.statusmeanings import Means
 from ...memory.decode.structure import integers
 from ...names.decode.pe import MEM_WRITE
-from ...names.registeredtables import CodeRange, lacks_headers
+from ...names.registeredtables import CodeRange
 from ...names.symbolizer import AddressNamer, KnownModule
 from ...process.regions import Region
 
@@ -188,7 +188,8 @@ class CodeLists:
         module = known_module.module
         seen: Set[int] = set()
         # Without headers the variables are at no known place.
-        absent: Set[int] = {module.base} if lacks_headers(known_module, self._memory) else set()
+        headerless = has_status(known_module.image.status, StatusCode.HEADERS_UNREADABLE)
+        absent: Set[int] = {module.base} if headerless else set()
         for address in itertools.islice(self._variables(known_module, absent), MAX_VARIABLES):
             if len(seen) >= MAX_RANGES:
                 break

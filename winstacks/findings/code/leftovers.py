@@ -47,6 +47,7 @@ vollog = logging.getLogger(__name__)
 
 _CUT = (
     *(StatusCode.CODE_UNREADABLE, StatusCode.NO_FUNCTION_TABLE, StatusCode.UNWIND_DATA_UNREADABLE),
+    StatusCode.FUNCTION_TABLE_UNREADABLE,
     *(StatusCode.STACK_UNREADABLE, StatusCode.UNREADABLE, StatusCode.NO_SAVED_REGISTERS),
 )
 """Words of stacks to whose end no sure walk leads because pages are lost."""

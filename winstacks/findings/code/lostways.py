@@ -26,6 +26,7 @@ WHY = "pages that are not in the image make the way to the frame a guess"
 
 _LOST = (
     *(StatusCode.CODE_UNREADABLE, StatusCode.NO_FUNCTION_TABLE, StatusCode.UNWIND_DATA_UNREADABLE),
+    StatusCode.FUNCTION_TABLE_UNREADABLE,
     StatusCode.FRAME_REGISTER_UNKNOWN,
 )
 """Reasons for guesses that lost pages give; the last one follows from a scan."""

@@ -114,6 +114,7 @@ class Resource(NamedTuple):
 
     `creator_back_trace_index` is the union's value: an index, or an address (see `is_address`). It is None if
     the symbols lack the member. Without the symbol of Flag no owner is known to be exclusive.
+    `owned_exclusive` is what Flag says, whatever the owners are.
     """
 
     active: int
@@ -123,6 +124,7 @@ class Resource(NamedTuple):
     shared_waiters: Optional[int]
     exclusive_waiters: Optional[int]
     creator_back_trace_index: Optional[int]
+    owned_exclusive: bool = False
 
 
 def decode_resource(data: Buffer, layout: ResourceLayout) -> Resource:
@@ -148,6 +150,7 @@ def decode_resource(data: Buffer, layout: ResourceLayout) -> Resource:
         shared_waiters=value(layout.shared_waiters),
         exclusive_waiters=value(layout.exclusive_waiters),
         creator_back_trace_index=value(layout.creator_back_trace_index),
+        owned_exclusive=bool(exclusive),
     )
 
 

@@ -418,7 +418,7 @@ class StatusCode(Enum):
     IN_NO_MODULE_LIST = "in no module list", Means.LIST_INCOMPLETE
     """The kernel's list lacks the driver; its name comes from the headers in memory below the address. It
     counts as unbacked."""
-    HEADERS_CONTRADICT_THE_LIST = "headers contradict the module list", Means.PLAIN
+    HEADERS_CONTRADICT_THE_LIST = "headers contradict the module list", Means.LIST_INCOMPLETE
     """No image of the listed size is at the driver's address: the entry proves nothing about that memory."""
     OVERLAPS_AN_UNLOADED_MODULE = "overlaps an unloaded module", Means.PLAIN
     """The current content came after a module that was unloaded: an old trace may mean the unloaded
@@ -470,7 +470,7 @@ class StatusCode(Enum):
         "headers unreadable",
         Means.NAME_INCOMPLETE | Means.EXPORTS_LOST | Means.FILE_WOULD_HELP,
     )
-    """The module's headers are not in the image: only `module+0x...` is left."""
+    """The module's headers are not in the image, or their page is all zeros: only `module+0x...` is left."""
     HEADERS_INVALID = "headers invalid", Means.PLAIN
     """The module's headers contradict themselves: only `module+0x...` is left."""
     EXPORTS_DIFFER_FROM_THE_SECTION = "exports differ from the image section", Means.PLAIN
@@ -479,8 +479,12 @@ class StatusCode(Enum):
     """The process has its own copy of the function table, with other bytes than the section."""
     UNWIND_DATA_DIFFERS_FROM_THE_SECTION = "unwind data differs from the image section", Means.PLAIN
     """The process has its own copy of unwind data, with other bytes than the section."""
-    FUNCTION_TABLE_UNREADABLE = "function table unreadable", Means.FILE_WOULD_HELP
-    """The function table is not in the image: `nearest` replaces a possible `export` or `module`."""
+    FUNCTION_TABLE_UNREADABLE = (
+        "function table unreadable",
+        Means.FRAMES_MISSING | Means.FRAMES_LOST | Means.SCANNED | Means.ABSENT | Means.FILE_WOULD_HELP,
+    )
+    """The function table, or the part that a walk needed, is not in the image: the walk had to guess, and
+    `nearest` replaces a possible `export` or `module`."""
     FUNCTION_TABLE_INCOMPLETE = "function table incomplete", Means.FILE_WOULD_HELP
     """Pages of the function table are not in the image: `nearest` replaces a possible `export` or
     `module`."""

@@ -108,11 +108,16 @@ class CodeView(NamedTuple):
 
 
 def read_headers(read: ReadRva) -> Headers:
-    """Parses the headers at RVA 0. Raises HeaderError if the headers are paged out or are not PE headers."""
+    """Parses the headers at RVA 0.
+
+    Raises HeaderError if the headers are not PE headers or are not in the image: the page is absent, or all
+    zeros, as tools write for a page that they cannot read.
+    """
     dos = _need(read, 0, 0x40)
     (start,) = struct.unpack_from("<I", dos, 0x3C)
     if bytes(dos[:2]) != b"MZ" or not 0x40 <= start < MAX_IMAGE:
-        raise HeaderError(StatusCode.HEADERS_INVALID)
+        absent = not any(dos) and not any(read(0, PAGE_SIZE) or b"")
+        raise HeaderError(StatusCode.HEADERS_UNREADABLE if absent else StatusCode.HEADERS_INVALID)
     fields = _FILE_HEADER.unpack(_need(read, start, _FILE_HEADER.size))
     signature, machine, section_count, timestamp, _, _, optional_size, _ = fields
     if signature != b"PE\0\0" or section_count > MAX_SECTIONS:

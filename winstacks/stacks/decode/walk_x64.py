@@ -400,7 +400,11 @@ class Walker64(Walker[Registers]):
         code = image.read_rva(rva - _NEAR_CALL, 1)
         if (code is not None and code[0] == 0xE8) or is_base(image, address):
             return effect, None
-        return effect, StatusCode.NOT_BEHIND_A_CALL if self.is_behind_call(address) is False else None
+        behind_call = self.is_behind_call(address)
+        if behind_call is None and self._begins(address):
+            # A thread's first function lies on its stack like a return address, with no call before it.
+            return effect, StatusCode.CODE_UNREADABLE
+        return effect, StatusCode.NOT_BEHIND_A_CALL if behind_call is False else None
 
     def _doubt_outside(self, address: int) -> Optional[StatusCode]:
         """Returns the reason to doubt a return address outside all modules, None if a call is before it."""

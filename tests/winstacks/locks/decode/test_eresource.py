@@ -95,6 +95,7 @@ def test_windows_10(
     assert resource.owner_table == 0x1234
     assert resource[3:6] == counts[1:]
     assert resource.creator_back_trace_index == index
+    assert resource.owned_exclusive == exclusive
 
 
 def test_xp_has_two_owners_within_and_short_counts() -> None:
@@ -110,6 +111,7 @@ def test_xp_has_two_owners_within_and_short_counts() -> None:
         7,
         8,
         0x123,
+        True,
     )
 
 
