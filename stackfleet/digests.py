@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from .columns import ROW, schema_of
 from .manifests import Manifest
-from .store import Snapshot, within
+from .snapshots import Snapshot, within
 from .storeerrors import StoreError, first_line
 
 MOST_SORTED = 1 << 19

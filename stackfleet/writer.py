@@ -15,7 +15,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Optional
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from winstacks.columns import tables, words
 from winstacks.stacklist.frames import FrameDetails, NamedFrame
@@ -26,6 +25,7 @@ from .columns import ROW, SCHEMAS
 from .digests import RowDigest
 from .keys import key_rows, number_of
 from .layout import FRAMES, IMAGE, KEYS, MODULE_SETS, MODULES, TABLES, TRACES
+from .newfiles import ROW_GROUP, new_writer
 
 BATCH = 1 << 14
 """The most stacks of a batch, if they have few frames."""
@@ -54,8 +54,7 @@ class TableFiles:
         self.paths = table_paths(folder)
         self._digests = {name: RowDigest() for name in TABLES}
         self._writers = {
-            name: pq.ParquetWriter(path, _with_row(SCHEMAS[name]), compression="zstd")
-            for name, path in self.paths.items()
+            name: new_writer(path, _with_row(SCHEMAS[name])) for name, path in self.paths.items()
         }
 
     @property
@@ -71,7 +70,7 @@ class TableFiles:
             numbers = pa.array(range(first, first + count), ROW.type)
             batch = pa.record_batch([*columns, numbers], schema=_with_row(SCHEMAS[table]))
             self._digests[table].add(batch)
-            self._writers[table].write_batch(batch)
+            self._writers[table].write_batch(batch, ROW_GROUP)
 
     def write_rows(self, table: str, rows: Iterable[Sequence[object]]) -> None:
         """Writes rows of plain Python values; None is an absent value."""
