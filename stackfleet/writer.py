@@ -119,9 +119,9 @@ class StackWriter:
 
     def add(self, stack: StackRecord) -> None:
         """Adds a stack."""
-        self._keys = self._tables.key(stack)[:2]
         places = self._of_frames(stack)
         row = self._tables.trace(stack)
+        self._keys = row[:2]
         self._traces.append((*row, self._module_set(stack, places)))
         self._letters += len(str(row[_STACK] or "")) + sum(map(self._sizes.__getitem__, places))
         if places:
@@ -270,17 +270,19 @@ def _numbers(kind: Any, values: array[int]) -> Any:
 
 def _array(table: str, name: str, values: Sequence[object]) -> Any:
     kind = SCHEMAS[table].field(name).type
-    if kind == pa.string():
-        # Addresses and registers are numbers of 64 bits, which Delta lacks.
-        values = [f"{value:#x}" if isinstance(value, int) else value for value in values]
     try:
         return pa.array(values, kind)
-    except UnicodeEncodeError:
-        # An unpaired UTF-16 surrogate cannot be encoded in UTF-8.
-        return pa.array([_encodable(value) for value in values], kind)
+    except (UnicodeEncodeError, pa.ArrowTypeError):
+        return pa.array([_as_text(value) for value in values], kind)
 
 
-def _encodable(value: object) -> object:
+def _as_text(value: object) -> object:
+    """Returns an address or a register as text, and a text as one that UTF-8 can encode.
+
+    These are numbers of 64 bits, which Delta lacks. UTF-8 has no unpaired UTF-16 surrogate.
+    """
+    if isinstance(value, int):
+        return f"{value:#x}"
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
