@@ -26,7 +26,7 @@ MOST_SORTED = 1 << 19
 """The most rows that are sorted at a time. The files of their image are read again for each so many."""
 
 _OFFSET = struct.Struct("=i")
-"""Where a text begins in an array of texts."""
+"""The place in an array of texts where one begins."""
 
 
 class RowDigest:
