@@ -29,7 +29,7 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from stackfleet.columns import SCHEMAS, UNITED, united
+from stackfleet.columns import SCHEMAS, UNITED
 from stackfleet.database import HALF
 from stackfleet.lake import MOST_TOGETHER, Lake, LakeError, NewImage
 from stackfleet.layout import (
@@ -43,6 +43,7 @@ from stackfleet.layout import (
     TRACES,
 )
 from stackfleet.manifestrows import manifest_rows
+from stackfleet.newfiles import Part
 from stackfleet.store import Store
 from stackfleet.writer import TableFiles
 from tests.support import fleetlakes
@@ -148,21 +149,21 @@ def lay(uri: str, machines: range, stacks: Tuple[int, int], together: int) -> No
                 for table, other in _others(number):
                     rows.setdefault(table, []).append(other)
             used = time.process_time()
-            store.commit(store.snapshot(room=0), _united(rows, numbers), list(map(_id, part)))
+            store.commit(store.snapshot(room=0), _parts(rows, numbers), list(map(_id, part)))
             print(f"laid {part[-1]:>8}: {time.process_time() - used:.2f} s of processor", flush=True)
             if first // together % 20 == 19:
                 Lake(uri).compact(needed=True)
 
 
-def _united(rows: Dict[str, List[Any]], numbers: Dict[int, int]) -> Iterator[Any]:
+def _parts(rows: Dict[str, List[Any]], numbers: Dict[int, int]) -> Iterator[Part]:
     for table, parts in rows.items():
-        yield united(table, [_filled(table, pa.concat_tables(parts))])
+        yield Part(table, [_filled(table, pa.concat_tables(parts))])
     tables = {name: {"rows": 0, "digest": "0" * 64} for name in TABLES}
     manifests = []
     for number, stacks in numbers.items():
         counted = {**tables, TRACES: {**tables[TRACES], "rows": stacks}, IMAGE: {**tables[IMAGE], "rows": 1}}
         manifests.append(fleetlakes.manifest(_id(number), counted))
-    yield manifest_rows(MANIFESTS, manifests)
+    yield Part(MANIFESTS, [manifest_rows(manifests)])
 
 
 def _log_bytes(uri: str) -> int:

@@ -10,7 +10,6 @@ null.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -130,16 +129,6 @@ def _united() -> Any:
 
 UNITED = _united()
 """The Arrow schema of the lake's rows, without the column of the table's name."""
-LAKE_SCHEMA = pa.schema([pa.field("Table", pa.string()), *UNITED])
-
-
-def united(table: str, batches: Sequence[Any]) -> Any:
-    """Returns rows of a table as one record batch of rows of the lake."""
-    rows = pa.Table.from_batches(batches).combine_chunks()
-    columns = {name: column.chunk(0) for name, column in zip(rows.column_names, rows.columns)}
-    columns["Table"] = pa.repeat(pa.scalar(table), rows.num_rows)
-    arrays = [columns.get(field.name, pa.nulls(rows.num_rows, field.type)) for field in LAKE_SCHEMA]
-    return pa.record_batch(arrays, schema=LAKE_SCHEMA)
 
 
 def schema_of(table: str) -> Any:

@@ -23,8 +23,8 @@ from .lake import DAMAGED, Contents, Depth, Lake, LakeError
 from .layout import IMAGE, MANIFESTS, TABLES
 from .manifests import DONE, SQL_TYPES
 from .output import plain
+from .snapshots import within
 from .sqltext import chosen, one_of, quoted, sql_list, sql_rows
-from .store import within
 from .storeerrors import StoreError
 
 HALF = """\

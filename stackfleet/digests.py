@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import hashlib
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,11 +19,14 @@ import pyarrow.compute as pc
 
 from .columns import ROW, schema_of
 from .manifests import Manifest
-from .store import Snapshot, within
+from .snapshots import Snapshot, within
 from .storeerrors import StoreError, first_line
 
 MOST_SORTED = 1 << 19
 """The most rows that are sorted at a time. The files of their image are read again for each so many."""
+
+_OFFSET = struct.Struct("=i")
+"""The place in an array of texts where one begins."""
 
 
 class RowDigest:
@@ -89,7 +93,7 @@ class _Column:
             self._values.update(_bytes(values.flatten(), pa.int64()))
         elif pa.types.is_string(values.type):
             self._lengths.update(_bytes(pc.binary_length(values), pa.int64()))
-            self._values.update(b"".join(values.cast(pa.binary()).to_pylist()))
+            self._values.update(_letters(values))
         else:
             self._values.update(_bytes(values, pa.int64()))
 
@@ -109,6 +113,15 @@ def _bytes(values: Any, form: Any) -> Any:
         values = values.fill_null(-1 << 63)
     size = form.byte_width
     return values.buffers()[1].slice(values.offset * size, len(values) * size) if len(values) else b""
+
+
+def _letters(texts: Any) -> Any:
+    """Returns the bytes of all texts, one behind the other: Arrow's own buffer."""
+    _, offsets, data = texts.buffers()
+    first, end = (
+        _OFFSET.unpack_from(offsets, _OFFSET.size * at)[0] for at in (texts.offset, texts.offset + len(texts))
+    )
+    return data.slice(first, end - first) if end > first else b""
 
 
 def _batches(snapshot: Snapshot, table: str, names: Sequence[str], faults: dict[str, str]) -> Iterator[Any]:

@@ -21,13 +21,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from .columns import MANIFEST_SCHEMA, UNITED, united
+from .columns import MANIFEST_SCHEMA, UNITED
 from .digests import compared
 from .layout import CACHE, MANIFESTS, RUNS, TABLES
 from .manifestrows import manifest_rows, valid_manifests
 from .manifests import DONE, Manifest, unopened
-from .sqltext import one_of, quoted
-from .store import LOG, Snapshot, Store, within
+from .newfiles import OWN_FILE, Part
+from .snapshots import Snapshot, within
+from .store import LOG, Store
 from .storeerrors import ConflictError, StoreError, first_line
 from .together import of_name
 from .writer import table_paths
@@ -38,9 +39,6 @@ DAMAGED = "damaged"
 MOST_TOGETHER = 64
 """The most images of one commit. Images that end while another commit is written form the next one."""
 
-MOST_ROWS = 1 << 12
-"""The most rows of an image in a batch for Delta's writer: with 65,536 it holds three times the memory
-(deltalake 1.6)."""
 LEAST_ROOM = 1 << 22
 """Bytes beside an image's rows that must be free on a local disk for a commit: its log, and room to go on."""
 SMALL_FILES = 512
@@ -262,23 +260,21 @@ class Lake:
 
     def _put(self, snapshot: Snapshot, manifest: Manifest) -> None:
         """Replaces the manifest of an image whose rows stay."""
-        condition = f'"Table" = {quoted(MANIFESTS)} AND "ImageId" = {quoted(manifest["image_id"])}'
-        rows = iter([manifest_rows(MANIFESTS, [manifest])])
-        self._store.commit(snapshot, rows, [manifest["image_id"]], condition)
+        image_id, rows = manifest["image_id"], [manifest_rows([manifest])]
+        self._store.commit(snapshot, [Part(MANIFESTS, rows)], [image_id], [image_id], MANIFESTS)
 
     def record(self, run: str, facts: dict[str, Any]) -> None:
         """Stores the command line of a run, once for all of its images."""
         row = {"image_id": run, "status": None, "path": None, "copies": [], **facts}
         with self._written() as snapshot:
-            self._store.commit(snapshot, iter([manifest_rows(RUNS, [row])]), [run])
+            self._store.commit(snapshot, [Part(RUNS, [manifest_rows([row])])], [run])
 
     def forget(self, image_ids: Collection[str]) -> None:
         """Removes images: their manifests and rows leave the lake and its files."""
 
         def write() -> None:
             with self._written(room=0) as snapshot:
-                # Delta's own delete writes texts in a form that Arrow's filters do not take.
-                self._store.commit(snapshot, iter(()), image_ids, one_of('"ImageId"', image_ids))
+                self._store.commit(snapshot, [], image_ids, image_ids)
 
         def purge() -> None:
             with self._written(room=0):
@@ -352,10 +348,10 @@ class Lake:
                 continue
             if there["attempt"] not in (None, image.before):
                 raise AddedError(self.uri, there)
-        # Delta demands that new rows fit the condition for the rows that they replace.
-        image_ids = dict.fromkeys([*by_id, *replaced.column("ImageId").to_pylist()])
-        condition = one_of('"ImageId"', image_ids) if replaced.num_rows else ""
-        self._store.commit(snapshot, _rows(by_id.values()), image_ids, condition)
+        gone = set(replaced.column("ImageId").to_pylist())
+        # The manifest may be in a file that is lost.
+        gone.update(name for name in by_id if any(file.may_have([name]) for file in snapshot.lost))
+        self._store.commit(snapshot, _parts(by_id.values()), {*by_id, *gone}, gone)
 
     def _not_added(self, images: Sequence[NewImage]) -> list[NewImage]:
         """Returns the images whose attempts the lake does not have."""
@@ -417,24 +413,25 @@ def _repeated(write: Callable[[], _T]) -> _T:
     return write()
 
 
-def _rows(images: Collection[NewImage]) -> Iterator[Any]:
-    """Yields the rows of images and their manifests, in the form of the lake.
-
-    Delta's writer looks at each column of each batch: small images share batches.
-    """
+def _parts(images: Collection[NewImage]) -> Iterator[Part]:
+    """Yields the rows of images and their manifests; small files of a table become one."""
     folders = [table_paths(image.folder) for image in images if image.folder is not None]
     for name in TABLES:
-        rows: list[Any] = []
+        small = []
         for paths in folders:
-            with pq.ParquetFile(paths[name]) as file:
-                for batch in file.iter_batches(MOST_ROWS):
-                    rows.append(batch)
-                    if sum(part.num_rows for part in rows) >= MOST_ROWS:
-                        yield united(name, rows)
-                        rows = []
-        if rows:
-            yield united(name, rows)
-    yield manifest_rows(MANIFESTS, [image.manifest for image in images])
+            if paths[name].stat().st_size < OWN_FILE:
+                small.append(paths[name])
+            else:
+                yield Part(name, path=paths[name])
+        yield Part(name, _batches(small))
+    yield Part(MANIFESTS, [manifest_rows([image.manifest for image in images])])
+
+
+def _batches(paths: Sequence[pathlib.Path]) -> Iterator[Any]:
+    """Yields the rows of files."""
+    for path in paths:
+        with pq.ParquetFile(path) as file:
+            yield from file.iter_batches()
 
 
 def _is_in(column: str, values: Collection[str]) -> pc.Expression:

@@ -12,6 +12,7 @@ import io
 import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
 from typing import Any, NamedTuple, Optional
 
 import pyarrow as pa
@@ -68,7 +69,7 @@ class LakeFiles:
         """Checks the log of a lake in an object store; see `lakefolder.look_at_names`."""
         import pyarrow.fs as pfs
 
-        objects = self._system({})
+        objects = self.system()
         listed = objects.get_file_info(pfs.FileSelector(lakefolder.LOG, allow_not_found=True))
         lakefolder.look_at_names(
             {info.base_name: info.size for info in listed},
@@ -87,7 +88,7 @@ class LakeFiles:
         import pyarrow.dataset as pds
 
         sizes = {file.path: file.size for file in files}
-        form, system = pds.ParquetFileFormat(), self._system(sizes)
+        form, system = pds.ParquetFileFormat(), self.system(sizes)
 
         def limits(paths: Iterable[str]) -> Mapping[str, int]:
             paths = list(paths)
@@ -118,7 +119,8 @@ class LakeFiles:
 
         return dataset, limits
 
-    def _system(self, sizes: Mapping[str, int]) -> Any:
+    def system(self, sizes: Mapping[str, int] = MappingProxyType({})) -> Any:
+        """Returns Arrow's file system of the lake; `sizes` are the known sizes of files."""
         import pyarrow.fs as pfs
 
         if self._folder is not None:

@@ -9,17 +9,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from .columns import MANIFEST_SCHEMA, united
+from .columns import MANIFEST_SCHEMA
 from .manifests import Manifest, ManifestError, parsed, written
 
 
-def manifest_rows(table: str, manifests: Iterable[Manifest]) -> Any:
-    """Returns manifests, or records of runs, as rows of the lake."""
+def manifest_rows(manifests: Iterable[Manifest]) -> Any:
+    """Returns manifests, or records of runs, as a record batch."""
     rows = [
         (item["image_id"], item["status"], item["path"], item["copies"], written(item)) for item in manifests
     ]
     columns = [pa.array(values, field.type) for values, field in zip(zip(*rows), MANIFEST_SCHEMA)]
-    return united(table, [pa.record_batch(columns, schema=MANIFEST_SCHEMA)])
+    return pa.record_batch(columns, schema=MANIFEST_SCHEMA)
 
 
 def valid_manifests(rows: Any, wrong: dict[str, str]) -> Iterator[Manifest]:

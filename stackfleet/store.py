@@ -15,17 +15,18 @@ import os
 import pathlib
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Callable, NamedTuple, Optional
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Optional
 
 import pyarrow as pa
 
-from . import lakefolder
+from . import lakefolder, newfiles
 from .lakefiles import File, LakeFiles
 from .lakefolder import LOG, MOST_FILES
-from .storeerrors import ConflictError, StoreError, explained, first_line
+from .newfiles import PARTITION, NewFiles, Part
+from .snapshots import Snapshot
+from .storeerrors import ConflictError, StoreError, explained
 
-_PARTITION = "Table"
 DATA_FILE = re.compile(r"Table=([a-z]{1,32})/[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.parquet")
 _REMOTE = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
 _ENDPOINT = re.compile(r"https?://[^\s/]+(/\S*)?")
@@ -41,88 +42,11 @@ _SETTINGS = {
     "delta.enableExpiredLogCleanup": "true",
 }
 """Statistics of one column are kept. A checkpoint replaces old commits, which then end with it."""
-FRESH = 1800
-"""Seconds after which a commit is looked for in the log: half of the time for which commits are kept there.
-A writer that sleeps longer may commit behind a checkpoint that no longer has the place of its commit."""
-
-ROW_GROUP = 1 << 17
-"""The most rows of a row group, which Arrow decodes as a whole; deltalake's own are 8 times as many."""
-
-MOST_BYTES = 1 << 30
-"""The most bytes of rows that are held together."""
-
 _THREADS = "TOKIO_WORKER_THREADS"
 """Environment variable with the number of deltalake's threads. One of several takes rows as fast as they come
-while another writes them: memory grew with the image, to 1.4 GB for 6 million frames. One thread holds
-0.4 GB, with as much processor time, and a commit takes a sixth to a third longer (deltalake 1.6)."""
+while another writes them: the memory of a merge grew with its files (deltalake 1.6)."""
 _TRIES = 15
 """The most times that Delta moves a commit behind others that do not touch its images."""
-
-
-class Snapshot(NamedTuple):
-    """The table at one version.
-
-    Attributes:
-        files: the files that can be read, or that no listing contradicts
-        faults: reasons why other files are left out, by path
-        of_files: returns the Arrow dataset of files
-        at_a_time: returns the limits of a scanner of the files of some paths; raises an OSError or an
-            ArrowException if one of them cannot be read, or unfolds to too much
-        opened: the table of Delta at this version
-        taken: the time before it was opened
-    """
-
-    files: Sequence[File]
-    faults: Mapping[str, str]
-    of_files: Callable[[Sequence[File]], Any]
-    at_a_time: Callable[[Iterable[str]], Mapping[str, int]]
-    opened: Any
-    taken: float
-
-    def is_fresh(self) -> bool:
-        """Returns whether the log still has all commits since this version."""
-        return time.time() - self.taken < FRESH
-
-    def datasets(self, table: str, image_ids: Optional[Collection[str]] = None) -> Any:
-        """Returns the Arrow dataset of a table; with ImageIds, of the files that may have rows of these."""
-        files = [file for file in self.files if file.table == table]
-        if image_ids is not None:
-            files = [file for file in files if file.may_have(image_ids)]
-        return self.of_files(files)
-
-    def look_at(self, files: Iterable[File]) -> None:
-        """Looks at files that Delta reads whole, before it does so: it has no limit of memory.
-
-        Raises:
-            StoreError: a file cannot be read, or unfolds to too much
-        """
-        for file in files:
-            try:
-                self.at_a_time([file.path])
-            except (pa.ArrowException, OSError) as error:
-                raise StoreError(f"{file.path}: {first_line(error)}") from error
-
-    def without(self, faults: Mapping[str, str]) -> Snapshot:
-        """Returns the version without some of its files."""
-        files = [file for file in self.files if file.path not in faults]
-        return self._replace(files=files, faults={**self.faults, **faults})
-
-
-def within(batches: Iterable[Any], schema: Any) -> Any:
-    """Returns rows as one table.
-
-    Raises:
-        StoreError: they need more than MOST_BYTES
-        pa.ArrowInvalid: a text is not UTF-8: Parquet has bytes, which Arrow does not look at
-    """
-    held, size = [], 0
-    for batch in batches:
-        batch.validate(full=True)
-        size += batch.nbytes
-        if size > MOST_BYTES:
-            raise StoreError(f"its rows need more than {MOST_BYTES:,} bytes of memory")
-        held.append(batch)
-    return pa.Table.from_batches(held, schema)
 
 
 def is_remote(uri: str) -> bool:
@@ -159,7 +83,7 @@ class Store:
             if name.startswith("AWS_ENDPOINT") and value and not _ENDPOINT.fullmatch(value):
                 raise StoreError(f"{name} is no URL such as https://HOST:PORT: '{value}'")
         self.uri = uri.rstrip("/") if self.folder is None else str(self.folder)
-        self.schema = pa.schema([pa.field(_PARTITION, pa.string()), *schema])
+        self.schema = pa.schema([pa.field(PARTITION, pa.string()), *schema])
         self.torn: list[str] = []
         self._files = LakeFiles(self.uri, self.folder)
         # deltalake reads it once in a process.
@@ -172,7 +96,7 @@ class Store:
             StoreError: the object store does not answer
         """
         if self.folder is not None:
-            return lakefolder.has_log(self.folder, _PARTITION)
+            return lakefolder.has_log(self.folder, PARTITION)
         from deltalake import DeltaTable
 
         with explained():
@@ -197,64 +121,70 @@ class Store:
             if actions.num_rows and not {"path", "size_bytes", "num_records"} <= set(actions.column_names):
                 raise StoreError("its log lacks the numbers of rows")
             listed = actions.to_pylist()
-            sizes = None if self.folder is None else lakefolder.sizes(self.folder, _PARTITION)
-        files, faults = [], {}
+            sizes = None if self.folder is None else lakefolder.sizes(self.folder, PARTITION)
+        files, lost, faults = list[File](), list[File](), dict[str, str]()
         for item in listed:
             path, size, rows = item["path"], item["size_bytes"], item["num_records"]
             match = DATA_FILE.fullmatch(path)
-            problem = _fault(path, size, rows, sizes) if match else "it is no file of this lake"
-            if match is None or problem:
+            if match is None:
+                faults[path] = "it is no file of this lake"
+                continue
+            problem = _fault(path, size, rows, sizes)
+            file = File(path, match[1], size, rows, item.get("min.ImageId"), item.get("max.ImageId"))
+            if problem:
                 faults[path] = problem
-            else:
-                bounds = item.get("min.ImageId"), item.get("max.ImageId")
-                files.append(File(path, match[1], size, rows, *bounds))
+            (lost if problem else files).append(file)
         # Columns of other versions are read, too: digests cover them.
         stored = pa.schema(opened.schema().to_arrow())
-        fields = [field for field in (*stored, *self.schema) if field.name != _PARTITION]
+        fields = [field for field in (*stored, *self.schema) if field.name != PARTITION]
         schema = pa.schema({field.name: field for field in reversed(fields)}.values())
         datasets = self._files.datasets(schema, files)
-        return Snapshot(files, faults, *datasets, opened, taken)
+        return Snapshot(files, lost, faults, *datasets, opened, taken)
 
     def commit(
-        self, snapshot: Snapshot, batches: Iterator[Any], changed: Collection[str], replaced: str = ""
+        self,
+        snapshot: Snapshot,
+        parts: Iterable[Part],
+        changed: Collection[str],
+        replaced: Collection[str] = (),
+        table: Optional[str] = None,
     ) -> None:
         """Adds rows in one step, which is on the disk when this returns.
 
         Args:
             snapshot: the version that was looked at
-            batches: record batches with the schema of the table
             changed: the images that the commit changes, or the run that it records
-            replaced: SQL condition for the rows that the new ones replace; empty for none
+            replaced: the images whose rows go
+            table: the table from which they go; None for all
 
         Raises:
-            ConflictError: another writer has changed one of the images since that version, or the log no
-                longer has that version
+            ConflictError: another writer has changed one of the images since that version, or the lake at all
+                if files go, or the log no longer has that version
             StoreError: the table cannot be written
         """
-        from deltalake import CommitProperties, Transaction, write_deltalake
+        from deltalake import CommitProperties, Transaction
 
-        if replaced:
-            # Files with rows of one image are replaced whole, without a look into them.
-            several = (file for file in snapshot.files if file.first is None or file.first != file.last)
-            snapshot.look_at(file for file in several if file.may_have(changed))
-        before = snapshot.opened.version()
-        # Delta refuses a transaction whose name a later version has, too.
-        properties = CommitProperties(
-            max_commit_retries=_TRIES,
-            app_transactions=[Transaction(name, before + 1) for name in changed],
-        )
-        replacing: dict[str, Any] = {"mode": "overwrite", "predicate": replaced} if replaced else {}
+        before, new = snapshot.opened.version(), NewFiles(self._files.system())
         try:
             with explained():
-                write_deltalake(
-                    snapshot.opened,
-                    pa.RecordBatchReader.from_batches(self.schema, batches),
-                    # An older version may have created the lake with fewer columns.
-                    **{"mode": "append", "schema_mode": "merge", **replacing},
+                for part in parts:
+                    new.add(part)
+                new.remove_rows(snapshot, replaced, table)
+                # Delta refuses a transaction whose name a later version has, too. It overlooks that another
+                # writer has merged a file that goes here.
+                properties = CommitProperties(
+                    max_commit_retries=0 if new.removed else _TRIES,
+                    app_transactions=[Transaction(name, before + 1) for name in changed],
+                )
+                snapshot.opened.create_write_transaction(
+                    [*new.removed, *new.added],
+                    "append",
+                    snapshot.opened.schema(),
+                    [PARTITION],
                     commit_properties=properties,
-                    writer_properties=_writer_properties(),
                     post_commithook_properties=_no_checkpoint(),
                 )
+                snapshot.opened.update_incremental()
             self._sync(before)
         except StoreError as error:
             if snapshot.is_fresh():
@@ -329,19 +259,33 @@ class Store:
         if not self.exists():
             with explained():
                 DeltaTable.create(
-                    self.uri, self.schema, mode="ignore", partition_by=[_PARTITION], configuration=_SETTINGS
+                    self.uri, self.schema, mode="ignore", partition_by=[PARTITION], configuration=_SETTINGS
                 )
             self._sync(-1)
         if self.folder is not None:
             with explained():
-                lakefolder.refuse_links(self.folder, _PARTITION)
+                lakefolder.refuse_links(self.folder, PARTITION)
         opened = self._opened()
         if self.torn and self.folder is not None:
             with explained():
                 for name in self.torn:
                     self.folder.joinpath(LOG, name).unlink(missing_ok=True)
             opened = self._opened()
+        self._add_columns(opened)
         return opened
+
+    def _add_columns(self, opened: Any) -> None:
+        """Adds the columns that an older version did not have when it created the table."""
+        known = pa.schema(opened.schema().to_arrow()).names
+        missing = [field for field in self.schema if field.name not in known]
+        if missing:
+            from deltalake import Schema
+
+            with explained():
+                opened.alter.add_columns(
+                    Schema.from_arrow(pa.schema(missing)).fields, post_commithook_properties=_no_checkpoint()
+                )
+            self._sync(opened.version() - 1)
 
     def _opened(self) -> Any:
         from deltalake import DeltaTable
@@ -389,7 +333,7 @@ def _writer_properties() -> Any:
 
     return WriterProperties(
         compression="ZSTD",
-        max_row_group_size=ROW_GROUP,
+        max_row_group_size=newfiles.ROW_GROUP,
         default_column_properties=ColumnProperties(statistics_enabled="NONE"),
         column_properties={"ImageId": ColumnProperties(statistics_enabled="CHUNK")},
     )

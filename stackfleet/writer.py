@@ -15,7 +15,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Optional
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from winstacks.columns import tables, words
 from winstacks.stacklist.frames import FrameDetails, NamedFrame
@@ -26,6 +25,7 @@ from .columns import ROW, SCHEMAS
 from .digests import RowDigest
 from .keys import key_rows, number_of
 from .layout import FRAMES, IMAGE, KEYS, MODULE_SETS, MODULES, TABLES, TRACES
+from .newfiles import ROW_GROUP, new_writer
 
 BATCH = 1 << 14
 """The most stacks of a batch, if they have few frames."""
@@ -54,8 +54,7 @@ class TableFiles:
         self.paths = table_paths(folder)
         self._digests = {name: RowDigest() for name in TABLES}
         self._writers = {
-            name: pq.ParquetWriter(path, _with_row(SCHEMAS[name]), compression="zstd")
-            for name, path in self.paths.items()
+            name: new_writer(path, _with_row(SCHEMAS[name])) for name, path in self.paths.items()
         }
 
     @property
@@ -71,7 +70,7 @@ class TableFiles:
             numbers = pa.array(range(first, first + count), ROW.type)
             batch = pa.record_batch([*columns, numbers], schema=_with_row(SCHEMAS[table]))
             self._digests[table].add(batch)
-            self._writers[table].write_batch(batch)
+            self._writers[table].write_batch(batch, ROW_GROUP)
 
     def write_rows(self, table: str, rows: Iterable[Sequence[object]]) -> None:
         """Writes rows of plain Python values; None is an absent value."""
@@ -120,9 +119,9 @@ class StackWriter:
 
     def add(self, stack: StackRecord) -> None:
         """Adds a stack."""
-        self._keys = self._tables.key(stack)[:2]
         places = self._of_frames(stack)
         row = self._tables.trace(stack)
+        self._keys = row[:2]
         self._traces.append((*row, self._module_set(stack, places)))
         self._letters += len(str(row[_STACK] or "")) + sum(map(self._sizes.__getitem__, places))
         if places:
@@ -271,17 +270,19 @@ def _numbers(kind: Any, values: array[int]) -> Any:
 
 def _array(table: str, name: str, values: Sequence[object]) -> Any:
     kind = SCHEMAS[table].field(name).type
-    if kind == pa.string():
-        # Addresses and registers are numbers of 64 bits, which Delta lacks.
-        values = [f"{value:#x}" if isinstance(value, int) else value for value in values]
     try:
         return pa.array(values, kind)
-    except UnicodeEncodeError:
-        # An unpaired UTF-16 surrogate cannot be encoded in UTF-8.
-        return pa.array([_encodable(value) for value in values], kind)
+    except (UnicodeEncodeError, pa.ArrowTypeError):
+        return pa.array([_as_text(value) for value in values], kind)
 
 
-def _encodable(value: object) -> object:
+def _as_text(value: object) -> object:
+    """Returns an address or a register as text, and a text as one that UTF-8 can encode.
+
+    These are numbers of 64 bits, which Delta lacks. UTF-8 has no unpaired UTF-16 surrogate.
+    """
+    if isinstance(value, int):
+        return f"{value:#x}"
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 

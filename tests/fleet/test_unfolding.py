@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from deltalake._internal import DeltaFileSystemHandler
 from deltalake.fs import DeltaStorageHandler
 
-from stackfleet import lakefiles, lakefolder, parquetpages, store
+from stackfleet import lakefiles, lakefolder, parquetpages, snapshots
 from stackfleet.lake import Depth, Lake
 from stackfleet.parquetpages import UnfoldingError, rows_at_a_time
 from tests.conftest import ROOT
@@ -262,7 +262,7 @@ def test_an_answer_of_more_bytes_than_are_held_is_refused(
     attack: Attack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(attack, pa.table({"Stack": same("x" * 4000, 10_000)}))
-    monkeypatch.setattr(store, "MOST_BYTES", MEGABYTE)
+    monkeypatch.setattr(snapshots, "MOST_BYTES", MEGABYTE)
     done = called("sql", attack.lake, "SELECT Stack FROM traces", code=2)
     assert "need more than 1,048,576 bytes" in done.stderr
     called("sql", attack.lake, "SELECT count(*) FROM traces", code=0)

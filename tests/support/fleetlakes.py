@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from stackfleet import lake as lake_module
-from stackfleet import manifestrows
-from stackfleet.columns import SCHEMAS, united
+from stackfleet.columns import SCHEMAS
 from stackfleet.lake import Lake, NewImage
 from stackfleet.manifests import DONE, MANIFEST_VERSION, Manifest
+from stackfleet.newfiles import NewFiles, Part
 from stackfleet.writer import TableFiles
 
 Row = Dict[str, Any]
@@ -68,18 +68,20 @@ def _fitting(value: Any, kind: Any) -> Any:
 @contextlib.contextmanager
 def of_columns(schema: pa.Schema) -> Iterator[None]:
     """Lakes that are made, and rows that are added, have the columns of a schema, as by another version."""
+    add = NewFiles.add
 
-    def of_schema(table: str, batches: List[Any]) -> Any:
-        rows = united(table, batches)
-        for field in schema:
-            if field.name not in rows.column_names:
-                rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
-        return rows.select(["Table", *schema.names])
+    def of_schema(new: NewFiles, part: Part) -> int:
+        return add(new, Part(part.table, map(_of_schema, part.batches)))
+
+    def _of_schema(batch: Any) -> Any:
+        fields = [field for field in schema if field.name not in batch.schema.names]
+        for field in fields:
+            batch = batch.append_column(field, pa.nulls(batch.num_rows, field.type))
+        return batch.select(schema.names)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lake_module, "UNITED", schema)
-        for module in (lake_module, manifestrows):
-            patch.setattr(module, "united", of_schema)
+        patch.setattr(NewFiles, "add", of_schema)
         yield
 
 

@@ -44,7 +44,7 @@ def _manifest(data: bytes, whole: bytes) -> None:
         found = manifests.parsed(data.decode("utf-8", "replace"), IMAGE_ID)
     except manifests.ManifestError:
         return
-    assert manifestrows.manifest_rows("manifest", [found]).num_rows == 1
+    assert manifestrows.manifest_rows([found]).num_rows == 1
 
 
 def _logs() -> List[bytes]:

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-_MOST = 1 << 13
+_MOST = 1 << 11
 _HANG, _WAIT, _EAT = b"HANG", b"WAIT", b"EATS"
 
 
