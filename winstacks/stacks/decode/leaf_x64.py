@@ -118,7 +118,12 @@ def has_made_room(image: CodeImage, ip: int) -> bool:
         # The page of the address may be there without the ones before.
         low = max(low, rva - rva % PAGE_SIZE)
         code = image.read_rva(low, rva - low)
-    changes = [] if code is None else [found for found in _CHANGES.finditer(bytes(code)) if found.lastindex]
+    return code is not None and makes_room(code)
+
+
+def makes_room(code: Bytes) -> bool:
+    """Returns whether the last change of the stack pointer by a constant in code lowers it."""
+    changes = [found for found in _CHANGES.finditer(bytes(code)) if found.lastindex]
     return bool(changes) and changes[-1].lastindex == _LOWERED
 
 

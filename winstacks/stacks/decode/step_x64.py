@@ -30,6 +30,7 @@ from . import epilogue
 from .calls_x64 import CodePlace, rule_at
 from .epilogue import Epilogue
 from .frames import UnwindError
+from .leaf_x64 import makes_room
 from .prologue_x64 import LONGEST_DETOUR, sets_up_nothing
 from .registers import MASK, RCX, RSP, VOLATILE, VOLATILE_XMM, Registers
 from .rule_x64 import REGISTERS, RETURN, Rule, SavedAt, of_epilogue
@@ -207,10 +208,15 @@ class Unwinder:
             return False
         before = self._read_rva(rva - epilogue.LONGEST_UNDONE, epilogue.LONGEST_UNDONE)
         is_undone, moved = (False, False) if before is None else epilogue.undone(before)
-        if moved:
+        if moved or epilogue.pushes_return(self._code(rva)):
             raise UnwindError(StatusCode.UNWIND_DATA_INCOMPLETE)
         start = self._read_rva(place.entry.begin, LONGEST_DETOUR)
-        return is_undone or (start is not None and sets_up_nothing(start, place.chain[0]))
+        if is_undone or start is None or not sets_up_nothing(start, place.chain[0]):
+            return is_undone
+        code = self._read_rva(place.entry.begin, rva - place.entry.begin)
+        if code is not None and makes_room(code):
+            raise UnwindError(StatusCode.UNWIND_DATA_INCOMPLETE)
+        return True
 
     def _code(self, rva: int) -> Bytes:
         """Returns the readable code bytes from an RVA on: up to a page border at least, or none."""

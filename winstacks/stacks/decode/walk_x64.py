@@ -17,7 +17,7 @@ from ...names.decode.functiontable_arm64 import FunctionTableArm64
 from ...names.decode.hybrid import ARM64, ARM64EC
 from ...names.decode.unwindinfo import UnwindDataError
 from .calls_x64 import CodePlace, Site, effect_at, rule_at
-from .epilogue import LONGEST, plainly_returning
+from .epilogue import LONGEST, leaves_somewhere, plainly_returning
 from .frames import (
     ENTERING,
     CodeImage,
@@ -43,6 +43,9 @@ from .walk import NO_MEMORY, Walker, WalkStep
 
 _CS = 8
 """Offset of SegCs in a machine frame of five slots: Rip, SegCs, EFlags, Rsp, SegSs."""
+
+_DEEPEST = 0x100
+"""Distance above Rsp within which the return address of a function of unknown depth is searched."""
 
 _NEAR_CALL = 5
 """Length of the most common call, in bytes."""
@@ -118,6 +121,8 @@ class Walker64(Walker[Registers]):
             caller = carry_out(RETURN, registers, self._read)[0]
             return WalkStep(caller, LEAF, doubt=StatusCode.CODE_AND_UNWIND_DATA_DIFFER)
         doubt, remark = None if step.sure else StatusCode.CODE_UNREADABLE, None
+        if step.ambiguous and self._returns_below(registers):
+            doubt = StatusCode.CODE_AND_UNWIND_DATA_DIFFER
         if step.differs:
             remark = StatusCode.CODE_AND_UNWIND_DATA_DIFFER
             doubt = remark if self._own_copy(registers.ip) else None
@@ -144,6 +149,22 @@ class Walker64(Walker[Registers]):
                 doubt = objection
             return WalkStep(step.registers, UNWIND, doubt=doubt, remark=remark)
         return self._leaf(registers.ip, step.registers, interrupted)
+
+    def _returns_below(self, registers: Registers) -> bool:
+        """Returns whether a return address lies between the stack pointer and Rbp, behind code that may have
+        undone a frame.
+
+        It is that of the function itself if the function has no frame there, and Rbp is its caller's.
+        """
+        image = self._find_image(registers.ip)
+        piece = None if image is None else image.find_entry(registers.ip)
+        if image is None or piece is None:
+            return False
+        before = image.read_rva(piece.begin, registers.ip - image.base - piece.begin)
+        if before is not None and not leaves_somewhere(before):
+            return False
+        sp, high = registers.sp, min(registers.general[RBP] or 0, registers.sp + _DEEPEST)
+        return any(self.is_return(self.read_stack(slot) or 0) for slot in range(sp, high, self.slot_size))
 
     def _leaf(self, ip: int, caller: Registers, interrupted: bool) -> WalkStep[Registers]:
         """Returns the step from code without unwind data to the address on top of the stack."""

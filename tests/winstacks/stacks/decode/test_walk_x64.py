@@ -749,6 +749,8 @@ LEFT = "48 8b e5 5d"
         ("48 8b 6d 00", "4c 8b 4c 24 10 48 83 c4 28 ff e1", False),
         ("48 8b 6d 00 4c 8b 4c 24 10 48 83 c4 28", "ff e1", False),
         ("48 8b 6d 00 49 8b c3", "48 83 c4 48 ff e1", False),
+        ("c9 48 8b f0 59", "49 8d 67 08 51 c3", False),
+        ("c9 48 8b f0 59 49 8d 67 08", "51 c3", False),
     ],
 )
 def test_a_frame_is_gone_behind_pop_rbp(before: str, behind: str, right: bool) -> None:
@@ -788,6 +790,15 @@ def test_a_pair_of_codes_whose_function_sets_nothing_up_describes_no_frame(start
     assert frames[1].registers == Registers.from_known(program.at(1), SP + 8, {"Rbp": SP + 0x18})
 
 
+def test_a_builtin_without_a_frame_that_made_room_has_no_caller_on_top() -> None:
+    """The top of its stack may be an old return address."""
+    program = Program(PUSHED_RBP_BY_V8, NOTHING, NOTHING)
+    program.memory[0x1000:0x1008] = bytes.fromhex("cc cc cc cc 48 83 ec 08")
+    program.put(0, program.at(2), program.at(1), 0, 0, 5, program.at(2), 0)
+    state = Registers.from_known(BASE + 0x1008, SP, {"Rbp": SP + 0x20})
+    assert not any(frame.sure for frame in program.walk(state, interrupted=True).frames[1:])
+
+
 @pytest.mark.parametrize("start", ["55 48 89 e5", "55 48 8b ec", "e9 10 00 00 00", "cc 48 89 e5"])
 def test_a_pair_of_codes_at_a_frame_or_a_hook_describes_it(start: str) -> None:
     program = Program(PUSHED_RBP, NOTHING, NOTHING)
@@ -810,6 +821,27 @@ def test_a_return_address_on_top_may_be_the_caller_of_a_builtin(pushed: bool) ->
     else:
         assert frames_of(walk)[1] == (program.at(1), "leaf", False)
         assert StatusCode.CODE_AND_UNWIND_DATA_DIFFER in walk.gaps
+
+
+@pytest.mark.parametrize(
+    ("left", "slot", "sure"),
+    [
+        ("48 8b e5 5d c3", 2, False),
+        ("c9 c3", 2, False),
+        ("48 8b 6d 00 48 83 c4 20 ff e1", 2, False),
+        ("48 8b e5 5d c3", 7, True),
+        ("8b e5 c3", 2, True),
+    ],
+)
+def test_a_return_address_below_rbp_may_be_the_caller_of_a_builtin(left: str, slot: int, sure: bool) -> None:
+    """What such code has pushed lies above it: Rbp may be the caller's, and lead past it."""
+    program = Program(PUSHED_RBP_BY_V8, NOTHING, NOTHING)
+    code = bytes.fromhex("55 48 89 e5 85 c0" + left)
+    program.memory[0x1000 : 0x1000 + len(code)] = code
+    program.put(0, 7, 7, 7, 0, 5, program.at(2), 0).put(slot, program.at(1))
+    walk = program.walk(Registers.from_known(BASE + 0x1080, SP, {"Rbp": SP + 0x20}), interrupted=True)
+    assert frames_of(walk)[1] == (program.at(2), "unwind", sure)
+    assert sure is not (StatusCode.CODE_AND_UNWIND_DATA_DIFFER in walk.gaps)
 
 
 def test_a_scan_stops_at_a_known_machine_frame() -> None:
