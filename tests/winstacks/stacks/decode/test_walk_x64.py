@@ -790,6 +790,19 @@ def test_a_pair_of_codes_whose_function_sets_nothing_up_describes_no_frame(start
     assert frames[1].registers == Registers.from_known(program.at(1), SP + 8, {"Rbp": SP + 0x18})
 
 
+@pytest.mark.parametrize("framed", [False, True])
+def test_what_a_builtin_without_a_frame_calls_has_one_sure_caller(framed: bool) -> None:
+    """V8 keeps registers on the stack around calls of its write barrier."""
+    program = Program(NOTHING, PUSHED_RBP_BY_V8, NOTHING)
+    code = bytes.fromhex("55 48 89 e5" if framed else "cc cc cc cc 57 41 50")
+    program.memory[0x1100 : 0x1100 + len(code)] = code
+    program.put(0, program.at(1), 7, 7, program.at(2), 0, 5, program.at(2), 0)
+    state = Registers.from_known(BASE + 0x1000, SP, {"Rbp": SP + 0x28})
+    frames = frames_of(program.walk(state, interrupted=True))
+    assert frames[1] == (program.at(1), "unwind", True)
+    assert any(sure for _, _, sure in frames[2:]) is framed
+
+
 def test_a_builtin_without_a_frame_that_made_room_has_no_caller_on_top() -> None:
     """The top of its stack may be an old return address."""
     program = Program(PUSHED_RBP_BY_V8, NOTHING, NOTHING)
