@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import bisect
 import re
-from typing import Iterator, Optional, Tuple
+from typing import Dict, Iterator, Optional, Tuple
 
 from ...memory.decode.memory import ReadMemory
 from ...memory.decode.pagetable import PAGE_SIZE
@@ -50,6 +50,16 @@ Without a group they raise it for a return behind which the function goes on.
 """
 
 _LOWERED = 1
+
+_RETURN = 0xC3
+_BEHIND_RETURN = re.compile(
+    rb".?(?:\x41?[\x58-\x5f])*\xc3"
+    rb"(?:[\xcc\x90]|\x66\x90|\x66*\x2e?\x0f\x1f(?:\0|\x40\0|\x44\0\0|\x80\0{4}|\x84\0{5}))*",
+    re.DOTALL,
+)
+"""The operand of a change, pops, a return, and padding."""
+_FORWARD = re.compile(rb"[\x70-\x7f\xeb](?=([\0-\x7f]))|(?:\x0f[\x80-\x8f]|\xe9)(?=(...\0))", re.DOTALL)
+"""Jumps forward with a displacement of one byte, or of four."""
 
 
 def code_at(find_image: FindImage, read: ReadMemory, address: int, length: int) -> Optional[Bytes]:
@@ -122,9 +132,31 @@ def has_made_room(image: CodeImage, ip: int) -> bool:
 
 
 def makes_room(code: Bytes) -> bool:
-    """Returns whether the last change of the stack pointer by a constant in code lowers it."""
-    changes = [found for found in _CHANGES.finditer(bytes(code)) if found.lastindex]
-    return bool(changes) and changes[-1].lastindex == _LOWERED
+    """Returns whether the last change of the stack pointer by a constant in code lowers it.
+
+    A return does not end a function that jumps over it.
+    """
+    code, lowered = bytes(code), False
+    targets: Optional[Dict[int, int]] = None
+    for change in _CHANGES.finditer(code):
+        if change.lastindex == _LOWERED:
+            lowered = True
+        elif change.lastindex and lowered:
+            start = change.start()
+            returned = _BEHIND_RETURN.match(code, start if code[start] == _RETURN else change.end())
+            if targets is None:
+                targets = _targets(code)
+            lowered = returned is not None and targets.get(returned.end(), start) < start
+    return lowered
+
+
+def _targets(code: bytes) -> Dict[int, int]:
+    """Returns the first place from which a jump leads forward to each place in code."""
+    found: Dict[int, int] = {}
+    for jump in _FORWARD.finditer(code):
+        operand = jump[1] or jump[2]
+        found.setdefault(jump.end() + len(operand) + int.from_bytes(operand, "little"), jump.start())
+    return found
 
 
 def _gap(table: FunctionTable, rva: int, size: int) -> Tuple[int, int]:

@@ -927,6 +927,11 @@ def test_the_call_before_a_leafs_return_address_must_lead_to_it(target: int, cod
         ("48 83 ec 28 48 83 c4 28 c3 66 90", True),
         ("48 83 ec 28 48 83 c4 28 c3 66 66 2e 0f 1f 84 00 00 00 00 00", True),
         ("0f 29 74 24 20", True),
+        ("48 83 ec 28 74 04 c9 c3 66 90 0f 2e e8", False),  # a return that the function jumps over
+        ("48 83 ec 28 0f 84 04 00 00 00 c9 c3 66 90 0f 2e e8", False),
+        ("48 83 ec 28 74 07 48 83 c4 28 c3 66 90 0f 2e e8", False),
+        ("48 83 ec 28 74 03 c9 c3 66 90 0f 2e e8", True),
+        ("48 83 ec 28 c9 c3 66 90 0f 2e e8 74 f9", True),
     ],
 )
 @pytest.mark.parametrize("before", [False, True])
