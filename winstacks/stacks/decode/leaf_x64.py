@@ -35,14 +35,14 @@ _INDIRECT = re.compile(rb"\xff[\x20-\x27\x60-\x67\xa0-\xa7\xe0-\xe7]")
 
 _PADDED = rb"(?:[\xcc\x90]|\x66\x90|\x66*\x2e?\x0f\x1f)"
 _CHANGES = re.compile(
-    rb"(\x48(?:\x83(?:\xec[\0-\x7f]|\xc4[\x80-\xff])|\x81\xec...\0"
+    rb"(\x48(?:\x83(?:\xec[\0-\x7f]|[\xc4\xe4][\x80-\xff])|\x81(?:\xec...\0|\xe4...\xff)"
     rb"|\x8d\x64\x24[\x80-\xff]|\x8d\xa4\x24...\xff))"
     rb"|\x48(?:\x83\xc4.|\x81\xc4....)(?:\x41?[\x58-\x5f])*\xc3(?!" + _PADDED + rb")"
     rb"|(\x48(?:\x83[\xec\xc4]|\x81\xc4...\0|\x8d\x64\x24|\x8d\xa4\x24...\0)"
     rb"|\xc3" + _PADDED + rb")",
     re.DOTALL,
 )
-"""Changes of the stack pointer by a constant, with sub, add or lea.
+"""Changes of the stack pointer by a constant, with sub, add, lea or and.
 
 They lower it in the first group. In the second group they raise it, or padding behind a return ends the
 function.

@@ -917,6 +917,8 @@ def test_the_call_before_a_leafs_return_address_must_lead_to_it(target: int, cod
         ("48 8d 64 24 a8", False),  # lea rsp, [rsp - 58h]
         ("48 8d a4 24 00 ff ff ff", False),
         ("48 83 c4 80", False),  # add rsp, -80h
+        ("41 57 48 83 e4 f0", False),  # and rsp, -10h
+        ("41 57 48 81 e4 00 ff ff ff", False),
         ("48 83 ec 28 48 83 c4 28 5b 41 5c c3 85 c0", False),  # a return in the middle of the function
         ("48 83 ec 28 0f 58 c3 66 0f 6f c1", False),  # c3 that is no return
         ("48 83 ec 28 48 83 c4 28", True),
