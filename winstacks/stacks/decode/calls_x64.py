@@ -113,7 +113,7 @@ class CodePlace(NamedTuple):
 
     @property
     def is_generated(self) -> bool:
-        """Whether the unwind data is that of V8 for all its code: the pair, and a handler."""
+        """Whether the unwind data is the pair with a handler, as V8 describes all its code."""
         return self.is_pair and bool(self.chain[0].flags & EHANDLER)
 
     def sets_up_nothing(self, read_rva: ReadRva) -> bool:

@@ -42,8 +42,6 @@ _UNDONE = re.compile(
 count; jg over ret n; or pop r10; lea rsp. Or mov rbp, [rbp], with which V8 begins a jump to another function.
 A group is there if the return address is in R10, or if the arguments of that function are being moved over
 it. Source: code of V8 in Deno 2.9.8, of libmmd.dll in Intel's runtime of 2019."""
-_LEAVES = re.compile(rb"[\x5d\xc9]|\x48\x8b\x6d\x00")
-"""pop rbp; leave; mov rbp, [rbp]."""
 _PUSHES_RETURN = re.compile(
     rb"(?:[\x48-\x4b]\x8d[\x20-\x27\x60-\x67\xa0-\xa7].{1,5}?)?\x41?[\x50-\x57]\xc3", re.DOTALL
 )
@@ -129,11 +127,6 @@ def pushes_return(code: Bytes) -> bool:
     """Returns whether code returns to an address that a register holds, as V8 does behind arguments that it
     drops."""
     return _PUSHES_RETURN.match(bytes(code)) is not None
-
-
-def leaves_somewhere(code: Bytes) -> bool:
-    """Returns whether code may undo a frame that Rbp leads to."""
-    return _LEAVES.search(bytes(code)) is not None
 
 
 def _behind_pops(code: bytes, frame_register: int) -> int:

@@ -534,6 +534,40 @@ def test_a_call_of_that_very_function_proves_its_return(through: Optional[int]) 
         assert not walk.gaps
 
 
+@pytest.mark.parametrize(
+    ("code", "still"),
+    [
+        ("48 8b 41 08 85 c0 75 01 c3", True),
+        ("0f b7 01 66 3b 02 0f 94 c0", False),  # 94 may be xchg
+        ("48 83 ec 28 48 8b 01", False),
+        ("41 54 48 8b 01", False),
+        ("48 8d 64 24 f8", False),
+        ("48 2b e0", False),
+        ("48 8b e1", False),
+        ("48 89 cc", False),
+        ("ff d0", False),
+        ("41 5a", False),
+    ],
+)
+def test_a_function_that_only_its_handler_describes_and_that_pushes_nothing_is_a_leaf(
+    code: str, still: bool
+) -> None:
+    """All methods of .NET have a handler; one method calls another through a pointer."""
+    program = Program(HANDLER_ONLY, NOTHING)
+    whole = bytes.fromhex(code)
+    program.memory[0x1000:0x1100] = b"\x90" * 0x100
+    program.memory[0x1000 : 0x1000 + len(whole)] = whole
+    program.memory[0x111E:0x1120] = bytes.fromhex("ff d0")
+    program.put(0, program.at(1), 0)
+    walk = program.walk(Registers.from_known(program.inside(0), SP), True)
+    assert frames_of(walk)[1:] == [(program.at(1), "unwind" if still else "scan", still)]
+    # It returns to no place that no call leads to.
+    program.memory[0x111B:0x1120] = bytes(5)
+    assert not any(
+        frame.sure for frame in program.walk(Registers.from_known(program.inside(0), SP), True).frames[1:]
+    )
+
+
 def test_a_scan_finds_callers_in_no_module() -> None:
     """A chain of frames in private memory: each is a guess, none is passed over."""
     program = Program(NOTHING)
@@ -847,7 +881,7 @@ def test_a_return_address_on_top_may_be_the_caller_of_a_builtin(pushed: bool) ->
     ],
 )
 def test_a_return_address_below_rbp_may_be_the_caller_of_a_builtin(left: str, slot: int, sure: bool) -> None:
-    """What such code has pushed lies above it: Rbp may be the caller's, and lead past it."""
+    """Code without a frame may have pushed registers: Rbp is the caller's then, and leads past it."""
     program = Program(PUSHED_RBP_BY_V8, NOTHING, NOTHING)
     code = bytes.fromhex("55 48 89 e5 85 c0" + left)
     program.memory[0x1000 : 0x1000 + len(code)] = code
