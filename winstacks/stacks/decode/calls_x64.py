@@ -18,8 +18,15 @@ from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.records import NamedTuple
 from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.functiontable import FunctionTable
-from ...names.decode.unwindinfo import EHANDLER, UHANDLER, RuntimeFunction, UnwindDataError, UnwindInfo
-from .prologue_x64 import PAIR
+from ...names.decode.unwindinfo import (
+    EHANDLER,
+    UHANDLER,
+    ReadRva,
+    RuntimeFunction,
+    UnwindDataError,
+    UnwindInfo,
+)
+from .prologue_x64 import LONGEST_DETOUR, PAIR, sets_up_nothing
 from .registers import NON_VOLATILE, NON_VOLATILE_XMM, RBP, RSP, Values
 from .rule_x64 import REGISTERS, Rule, of_prologue
 
@@ -105,6 +112,16 @@ class CodePlace(NamedTuple):
         return info.frame_register == RBP and [code.operation for code in info.codes] == PAIR
 
     @property
+    def is_generated(self) -> bool:
+        """Whether the unwind data is the pair with a handler, as V8 describes all its code."""
+        return self.is_pair and bool(self.chain[0].flags & EHANDLER)
+
+    def sets_up_nothing(self, read_rva: ReadRva) -> bool:
+        """Returns whether the code at the start, if it can be read, lacks the frame that a pair describes."""
+        start = read_rva(self.entry.begin, LONGEST_DETOUR) if self.is_pair else None
+        return start is not None and sets_up_nothing(start, self.chain[0])
+
+    @property
     def handler_only(self) -> bool:
         """Whether the unwind data has a handler and no codes.
 
@@ -147,7 +164,9 @@ def _effect_at(table: FunctionTable, rva: int) -> Optional[Effect]:
     if piece is None:
         return None
     try:
-        return rule_at(table, CodePlace.at_rva(table, piece, rva))[1]
+        place = CodePlace.at_rva(table, piece, rva)
+        frameless = place.is_generated and place.sets_up_nothing(table.read_rva)
+        return None if frameless else rule_at(table, place)[1]
     except UnwindDataError:
         return None
 

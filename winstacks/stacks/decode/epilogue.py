@@ -42,6 +42,10 @@ _UNDONE = re.compile(
 count; jg over ret n; or pop r10; lea rsp. Or mov rbp, [rbp], with which V8 begins a jump to another function.
 A group is there if the return address is in R10, or if the arguments of that function are being moved over
 it. Source: code of V8 in Deno 2.9.8, of libmmd.dll in Intel's runtime of 2019."""
+_PUSHES_RETURN = re.compile(
+    rb"(?:[\x48-\x4b]\x8d[\x20-\x27\x60-\x67\xa0-\xa7].{1,5}?)?\x41?[\x50-\x57]\xc3", re.DOTALL
+)
+"""lea rsp, memory; push register; ret: the register has the return address."""
 _PLAIN = re.compile(rb"(?:\xc5\xf8\x77)?(?:[\xf2\xf3]?\xc3|\xc2\0\0)")
 """The end of an epilogue that returns, and drops no arguments."""
 LONGEST_UNDONE = 36
@@ -117,6 +121,12 @@ def undone(before: Bytes) -> Tuple[bool, bool]:
     """
     found = _UNDONE.search(bytes(before))
     return found is not None, found is not None and any(found.groups())
+
+
+def pushes_return(code: Bytes) -> bool:
+    """Returns whether code returns to an address that a register holds, as V8 does behind arguments that it
+    drops."""
+    return _PUSHES_RETURN.match(bytes(code)) is not None
 
 
 def _behind_pops(code: bytes, frame_register: int) -> int:

@@ -17,7 +17,6 @@ from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.functiontable import FunctionTable
 from ...names.decode.unwindinfo import (
     ALLOC_SMALL,
-    EHANDLER,
     PUSH_NONVOL,
     Bytes,
     Code,
@@ -30,7 +29,7 @@ from . import epilogue
 from .calls_x64 import CodePlace, rule_at
 from .epilogue import Epilogue
 from .frames import UnwindError
-from .prologue_x64 import LONGEST_DETOUR, sets_up_nothing
+from .leaf_x64 import makes_room
 from .registers import MASK, RCX, RSP, VOLATILE, VOLATILE_XMM, Registers
 from .rule_x64 import REGISTERS, RETURN, Rule, SavedAt, of_epilogue
 
@@ -144,6 +143,8 @@ class Unwinder:
         place = CodePlace.at_rva(self._table, piece, rva)
         if not interrupted:
             # A return address is never in an epilogue: no instruction of an epilogue calls.
+            if place.is_generated and place.sets_up_nothing(self._read_rva):
+                raise UnwindError(StatusCode.UNWIND_DATA_INCOMPLETE)
             return self._carried_out(registers, place, None)
         if place.chain[0].version > 1:
             return self._described(registers, place, rva)
@@ -151,7 +152,7 @@ class Unwinder:
         if rest is None and self._is_frameless(place, rva):
             return self._carried_out(registers, place, Epilogue(None, 0, []))._replace(differs=True)
         step = self._carried_out(registers, place, rest)
-        if step.position == BODY and place.is_pair and place.chain[0].flags & EHANDLER:
+        if step.position == BODY and place.is_generated:
             step = step._replace(ambiguous=True)
         return step if sure or step.position == PROLOGUE else step._replace(sure=False)
 
@@ -207,10 +208,14 @@ class Unwinder:
             return False
         before = self._read_rva(rva - epilogue.LONGEST_UNDONE, epilogue.LONGEST_UNDONE)
         is_undone, moved = (False, False) if before is None else epilogue.undone(before)
-        if moved:
+        if moved or epilogue.pushes_return(self._code(rva)):
             raise UnwindError(StatusCode.UNWIND_DATA_INCOMPLETE)
-        start = self._read_rva(place.entry.begin, LONGEST_DETOUR)
-        return is_undone or (start is not None and sets_up_nothing(start, place.chain[0]))
+        if is_undone or not place.sets_up_nothing(self._read_rva):
+            return is_undone
+        code = self._read_rva(place.entry.begin, rva - place.entry.begin)
+        if code is not None and makes_room(code):
+            raise UnwindError(StatusCode.UNWIND_DATA_INCOMPLETE)
+        return True
 
     def _code(self, rva: int) -> Bytes:
         """Returns the readable code bytes from an RVA on: up to a page border at least, or none."""

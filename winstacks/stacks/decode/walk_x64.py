@@ -33,7 +33,14 @@ from .frames import (
 )
 from .go_frames import frame_at, is_base
 from .go_x64 import back_to_goroutine, moves_rbp, step_in_go
-from .leaf_x64 import call_target, code_at, has_made_room, jump_target, may_have_called
+from .leaf_x64 import (
+    calls_without_data,
+    code_at,
+    has_made_room,
+    may_have_called,
+    may_have_left,
+    was_called,
+)
 from .registers import NON_VOLATILE_XMM, NOTHING, RBP, Registers
 from .rule_x64 import RETURN, Rule, of_epilogue
 from .step_x64 import LEAF as LEAF_FUNCTION
@@ -43,6 +50,9 @@ from .walk import NO_MEMORY, Walker, WalkStep
 
 _CS = 8
 """Offset of SegCs in a machine frame of five slots: Rip, SegCs, EFlags, Rsp, SegSs."""
+
+_DEEPEST = 0x100
+"""Distance above Rsp within which the return address of a function of unknown depth is searched."""
 
 _NEAR_CALL = 5
 """Length of the most common call, in bytes."""
@@ -118,6 +128,8 @@ class Walker64(Walker[Registers]):
             caller = carry_out(RETURN, registers, self._read)[0]
             return WalkStep(caller, LEAF, doubt=StatusCode.CODE_AND_UNWIND_DATA_DIFFER)
         doubt, remark = None if step.sure else StatusCode.CODE_UNREADABLE, None
+        if step.ambiguous and self._returns_below(registers):
+            doubt = StatusCode.CODE_AND_UNWIND_DATA_DIFFER
         if step.differs:
             remark = StatusCode.CODE_AND_UNWIND_DATA_DIFFER
             doubt = remark if self._own_copy(registers.ip) else None
@@ -128,7 +140,8 @@ class Walker64(Walker[Registers]):
             doubt = StatusCode.NO_UNWIND_DATA
         if step.machine_frame is not None:
             return self._interrupted(step.registers, step.machine_frame, doubt, remark)
-        if step.undescribed is not None and not self._called(registers, step, interrupted):
+        begin, look = step.undescribed, (self._find_image, self._read, registers.ip)
+        if begin is not None and not was_called(*look, begin, step.registers.ip, interrupted):
             raise UnwindError(StatusCode.UNWIND_DATA_INCOMPLETE)
         if step.position != LEAF_FUNCTION:
             objection = self._objection(step.registers)
@@ -144,6 +157,18 @@ class Walker64(Walker[Registers]):
                 doubt = objection
             return WalkStep(step.registers, UNWIND, doubt=doubt, remark=remark)
         return self._leaf(registers.ip, step.registers, interrupted)
+
+    def _returns_below(self, registers: Registers) -> bool:
+        """Returns whether a return address lies between the stack pointer and Rbp, behind code that may have
+        undone a frame.
+
+        The function itself returns there if it has no frame, and Rbp is its caller's.
+        """
+        image = self._find_image(registers.ip)
+        if image is None or not may_have_left(image, registers.ip):
+            return False
+        sp, high = registers.sp, min(registers.general[RBP] or 0, registers.sp + _DEEPEST)
+        return any(self.is_return(self.read_stack(slot) or 0) for slot in range(sp, high, self.slot_size))
 
     def _leaf(self, ip: int, caller: Registers, interrupted: bool) -> WalkStep[Registers]:
         """Returns the step from code without unwind data to the address on top of the stack."""
@@ -208,7 +233,7 @@ class Walker64(Walker[Registers]):
             return self._interrupted(self._machine_frames[slot], slot)
         if value <= NO_MEMORY or _other_half(value, slot):
             return None
-        if not self.may_return(value) and not self._calls_without_data(value):
+        if not self.may_return(value) and not calls_without_data(self._find_image, self._read, value):
             return None
         # A pointer to a function is data, even if the function before it ends with a call.
         if not self._surroundings.is_start(value):
@@ -286,18 +311,6 @@ class Walker64(Walker[Registers]):
         kind = image.kind(address)
         return kind in (ARM64, ARM64EC) or (kind is None and isinstance(image.table, FunctionTableArm64))
 
-    def _calls_without_data(self, address: int) -> bool:
-        """Returns whether a direct call of a function of the same module ends at an address, in code that no
-        unwind data covers.
-
-        Compilers describe every function that calls. Assembly may not, as in the runtime of Go.
-        """
-        image = self._find_image(address - 1)
-        if image is None or not image.executable(address - 1) or not image.has_no_entry(address - 1):
-            return False
-        target = call_target(self._find_image, self._read, address)
-        return target is not None and image.entry_begins(target)
-
     def _begins(self, address: int) -> bool:
         """Returns whether a function begins exactly at an address."""
         image = self._find_image(address)
@@ -329,24 +342,6 @@ class Walker64(Walker[Registers]):
         if _other_half(registers.ip, registers.sp):
             return StatusCode.RETURNS_NOWHERE
         return self._site(registers.ip)[1]
-
-    def _called(self, registers: Registers, step: Step, interrupted: bool) -> bool:
-        """Returns whether a function that only a handler describes left its return address on top of the
-        stack.
-
-        It did if it was about to begin, or if the call before the address on top goes to the function, at
-        once or through one jump.
-        """
-        image = self._find_image(registers.ip if interrupted else registers.ip - 1)
-        if image is None or step.undescribed is None:
-            return False
-        begin = image.base + step.undescribed
-        if interrupted and registers.ip == begin:
-            return True
-        target = call_target(self._find_image, self._read, step.registers.ip)
-        if target is None or target == begin:
-            return target == begin
-        return jump_target(self._find_image, self._read, target) == begin
 
     def _leaves_windows(self, ip: int, to: int) -> bool:
         """Returns whether unmodified Windows code returns into existing memory outside all modules.

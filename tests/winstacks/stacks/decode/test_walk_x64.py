@@ -534,6 +534,40 @@ def test_a_call_of_that_very_function_proves_its_return(through: Optional[int]) 
         assert not walk.gaps
 
 
+@pytest.mark.parametrize(
+    ("code", "still"),
+    [
+        ("48 8b 41 08 85 c0 75 01 c3", True),
+        ("0f b7 01 66 3b 02 0f 94 c0", False),  # 94 may be xchg
+        ("48 83 ec 28 48 8b 01", False),
+        ("41 54 48 8b 01", False),
+        ("48 8d 64 24 f8", False),
+        ("48 2b e0", False),
+        ("48 8b e1", False),
+        ("48 89 cc", False),
+        ("ff d0", False),
+        ("41 5a", False),
+    ],
+)
+def test_a_function_that_only_its_handler_describes_and_that_pushes_nothing_is_a_leaf(
+    code: str, still: bool
+) -> None:
+    """All methods of .NET have a handler; one method calls another through a pointer."""
+    program = Program(HANDLER_ONLY, NOTHING)
+    whole = bytes.fromhex(code)
+    program.memory[0x1000:0x1100] = b"\x90" * 0x100
+    program.memory[0x1000 : 0x1000 + len(whole)] = whole
+    program.memory[0x111E:0x1120] = bytes.fromhex("ff d0")
+    program.put(0, program.at(1), 0)
+    walk = program.walk(Registers.from_known(program.inside(0), SP), True)
+    assert frames_of(walk)[1:] == [(program.at(1), "unwind" if still else "scan", still)]
+    # It returns to no place that no call leads to.
+    program.memory[0x111B:0x1120] = bytes(5)
+    assert not any(
+        frame.sure for frame in program.walk(Registers.from_known(program.inside(0), SP), True).frames[1:]
+    )
+
+
 def test_a_scan_finds_callers_in_no_module() -> None:
     """A chain of frames in private memory: each is a guess, none is passed over."""
     program = Program(NOTHING)
@@ -749,6 +783,8 @@ LEFT = "48 8b e5 5d"
         ("48 8b 6d 00", "4c 8b 4c 24 10 48 83 c4 28 ff e1", False),
         ("48 8b 6d 00 4c 8b 4c 24 10 48 83 c4 28", "ff e1", False),
         ("48 8b 6d 00 49 8b c3", "48 83 c4 48 ff e1", False),
+        ("c9 48 8b f0 59", "49 8d 67 08 51 c3", False),
+        ("c9 48 8b f0 59 49 8d 67 08", "51 c3", False),
     ],
 )
 def test_a_frame_is_gone_behind_pop_rbp(before: str, behind: str, right: bool) -> None:
@@ -788,6 +824,28 @@ def test_a_pair_of_codes_whose_function_sets_nothing_up_describes_no_frame(start
     assert frames[1].registers == Registers.from_known(program.at(1), SP + 8, {"Rbp": SP + 0x18})
 
 
+@pytest.mark.parametrize("framed", [False, True])
+def test_what_a_builtin_without_a_frame_calls_has_one_sure_caller(framed: bool) -> None:
+    """V8 keeps registers on the stack around calls of its write barrier."""
+    program = Program(NOTHING, PUSHED_RBP_BY_V8, NOTHING)
+    code = bytes.fromhex("55 48 89 e5" if framed else "cc cc cc cc 57 41 50")
+    program.memory[0x1100 : 0x1100 + len(code)] = code
+    program.put(0, program.at(1), 7, 7, program.at(2), 0, 5, program.at(2), 0)
+    state = Registers.from_known(BASE + 0x1000, SP, {"Rbp": SP + 0x28})
+    frames = frames_of(program.walk(state, interrupted=True))
+    assert frames[1] == (program.at(1), "unwind", True)
+    assert any(sure for _, _, sure in frames[2:]) is framed
+
+
+def test_a_builtin_without_a_frame_that_made_room_has_no_caller_on_top() -> None:
+    """The top of its stack may be an old return address."""
+    program = Program(PUSHED_RBP_BY_V8, NOTHING, NOTHING)
+    program.memory[0x1000:0x1008] = bytes.fromhex("cc cc cc cc 48 83 ec 08")
+    program.put(0, program.at(2), program.at(1), 0, 0, 5, program.at(2), 0)
+    state = Registers.from_known(BASE + 0x1008, SP, {"Rbp": SP + 0x20})
+    assert not any(frame.sure for frame in program.walk(state, interrupted=True).frames[1:])
+
+
 @pytest.mark.parametrize("start", ["55 48 89 e5", "55 48 8b ec", "e9 10 00 00 00", "cc 48 89 e5"])
 def test_a_pair_of_codes_at_a_frame_or_a_hook_describes_it(start: str) -> None:
     program = Program(PUSHED_RBP, NOTHING, NOTHING)
@@ -810,6 +868,27 @@ def test_a_return_address_on_top_may_be_the_caller_of_a_builtin(pushed: bool) ->
     else:
         assert frames_of(walk)[1] == (program.at(1), "leaf", False)
         assert StatusCode.CODE_AND_UNWIND_DATA_DIFFER in walk.gaps
+
+
+@pytest.mark.parametrize(
+    ("left", "slot", "sure"),
+    [
+        ("48 8b e5 5d c3", 2, False),
+        ("c9 c3", 2, False),
+        ("48 8b 6d 00 48 83 c4 20 ff e1", 2, False),
+        ("48 8b e5 5d c3", 7, True),
+        ("8b e5 c3", 2, True),
+    ],
+)
+def test_a_return_address_below_rbp_may_be_the_caller_of_a_builtin(left: str, slot: int, sure: bool) -> None:
+    """Code without a frame may have pushed registers: Rbp is the caller's then, and leads past it."""
+    program = Program(PUSHED_RBP_BY_V8, NOTHING, NOTHING)
+    code = bytes.fromhex("55 48 89 e5 85 c0" + left)
+    program.memory[0x1000 : 0x1000 + len(code)] = code
+    program.put(0, 7, 7, 7, 0, 5, program.at(2), 0).put(slot, program.at(1))
+    walk = program.walk(Registers.from_known(BASE + 0x1080, SP, {"Rbp": SP + 0x20}), interrupted=True)
+    assert frames_of(walk)[1] == (program.at(2), "unwind", sure)
+    assert sure is not (StatusCode.CODE_AND_UNWIND_DATA_DIFFER in walk.gaps)
 
 
 def test_a_scan_stops_at_a_known_machine_frame() -> None:
@@ -872,6 +951,8 @@ def test_the_call_before_a_leafs_return_address_must_lead_to_it(target: int, cod
         ("48 8d 64 24 a8", False),  # lea rsp, [rsp - 58h]
         ("48 8d a4 24 00 ff ff ff", False),
         ("48 83 c4 80", False),  # add rsp, -80h
+        ("41 57 48 83 e4 f0", False),  # and rsp, -10h
+        ("41 57 48 81 e4 00 ff ff ff", False),
         ("48 83 ec 28 48 83 c4 28 5b 41 5c c3 85 c0", False),  # a return in the middle of the function
         ("48 83 ec 28 0f 58 c3 66 0f 6f c1", False),  # c3 that is no return
         ("48 83 ec 28 48 83 c4 28", True),
@@ -882,6 +963,11 @@ def test_the_call_before_a_leafs_return_address_must_lead_to_it(target: int, cod
         ("48 83 ec 28 48 83 c4 28 c3 66 90", True),
         ("48 83 ec 28 48 83 c4 28 c3 66 66 2e 0f 1f 84 00 00 00 00 00", True),
         ("0f 29 74 24 20", True),
+        ("48 83 ec 28 74 04 c9 c3 66 90 0f 2e e8", False),  # a return that the function jumps over
+        ("48 83 ec 28 0f 84 04 00 00 00 c9 c3 66 90 0f 2e e8", False),
+        ("48 83 ec 28 74 07 48 83 c4 28 c3 66 90 0f 2e e8", False),
+        ("48 83 ec 28 74 03 c9 c3 66 90 0f 2e e8", True),
+        ("48 83 ec 28 c9 c3 66 90 0f 2e e8 74 f9", True),
     ],
 )
 @pytest.mark.parametrize("before", [False, True])
