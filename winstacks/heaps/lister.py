@@ -231,8 +231,14 @@ class Heaps:
                 for trace in opened.traces(carve=True):
                     yield trace.recorded(opened.max_depth)
 
+        def look_up(index: int) -> Optional[RecordedStack]:
+            databases = find()
+            header = databases[0].header if len(databases) == 1 else None
+            traces = self._databases.look_up_traces(databases[0], (index,)) if header else None
+            return traces[0].recorded(header.layout.entry.max_depth) if header and traces else None
+
         log = self._log_layout(space, known_layouts)
-        return Traces(memory, log, (layouts or known_layouts.std)[0].entry, database)
+        return Traces(memory, log, (layouts or known_layouts.std)[0].entry, database, look_up)
 
     def _log_layout(self, space: AddressSpace, known_layouts: Layouts) -> HeapLogLayout:
         """Returns the layout of the process's log; without a log, the layout of the most builds.
