@@ -170,8 +170,7 @@ class Heaps:
         listed = listed_heaps(self._image, space)
         if listed is not None and not flagged:
             # The flags of listed heaps are cheaper to read than all memory.
-            everything = self._image.memory_within(space, ((0, 1 << 8 * space.pointer_size),))
-            if not self._find_heaps(space, everything, listed).traced:
+            if not self._find_heaps(space, self._image.memory(space), listed).traced:
                 return None
         where = find_space(self._image, space)
         if where.repeated:
@@ -179,10 +178,12 @@ class Heaps:
                 f"Process {space.pid_text} ({space.arch}): its page tables repeat: memory "
                 f"that {counted(where.repeated, 'entry maps', 'entries map')} a second time is left out"
             )
-        memory = self._image.memory_within(space, where.ranges)
-        heaps = self._find_heaps(space, memory, listed or [], where.private)
+        # Of most processes nothing but the beginnings of private memory is read.
+        beginnings = self._image.memory(space).within(where.ranges)
+        heaps = self._find_heaps(space, beginnings, listed or [], where.private)
         if not heaps.traced and not (flagged and heaps.damaged):
             return self._without_heaps(space, where) if flagged and listed is None else None
+        memory = self._image.memory_within(space, where.ranges)
         traces = self._traces(space, memory, bool(heaps.page))
         contents = read_contents(memory, heaps, self._layouts[space.machine], traces, listed, keep)
         self._log_faults(space, where, listed, contents)
