@@ -87,6 +87,8 @@ def _text_maker(kind: type, make: Callable[[Any], str]) -> Callable[[Any], str]:
 
     Many rows have the same number or time. Equal texts may have different short forms, which are printed.
     """
+    # To call Volatility's object is a shortcut for calling its function.
+    make = getattr(make, "render", make)
     return make if kind not in (int, Hex, datetime.datetime) else functools.lru_cache(_TEXTS)(make)
 
 
