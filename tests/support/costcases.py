@@ -88,7 +88,7 @@ CASES = {
     "objecttraces": Case(
         objecttraces.ObjectTraces, owners.objects, 100, (1100, 2300000, 1300, 33, 0, 0, 88, 0)
     ),
-    "heaptraces": Case(heaptraces.HeapTraces, owners.blocks, 100, (150, 500000, 260, 42, 42, 2, 3, 3)),
+    "heaptraces": Case(heaptraces.HeapTraces, owners.blocks, 100, (135, 460000, 120, 24, 42, 2, 3, 3)),
     # ImageId reads 4,096 blocks of the files.
     "traces, entries": Case(
         traces.StackTraces, images.database, 100, (2300, 17500000, 420, 55, 72, 3, 36, 2)

@@ -170,8 +170,7 @@ class Heaps:
         listed = listed_heaps(self._image, space)
         if listed is not None and not flagged:
             # The flags of listed heaps are cheaper to read than all memory.
-            everything = self._image.memory_within(space, ((0, 1 << 8 * space.pointer_size),))
-            if not self._find_heaps(space, everything, listed).traced:
+            if not self._find_heaps(space, self._image.memory(space), listed).traced:
                 return None
         where = find_space(self._image, space)
         if where.repeated:
@@ -179,10 +178,12 @@ class Heaps:
                 f"Process {space.pid_text} ({space.arch}): its page tables repeat: memory "
                 f"that {counted(where.repeated, 'entry maps', 'entries map')} a second time is left out"
             )
-        memory = self._image.memory_within(space, where.ranges)
-        heaps = self._find_heaps(space, memory, listed or [], where.private)
+        # Of most processes nothing but the beginnings of private memory is read.
+        beginnings = self._image.memory(space).within(where.ranges)
+        heaps = self._find_heaps(space, beginnings, listed or [], where.private)
         if not heaps.traced and not (flagged and heaps.damaged):
             return self._without_heaps(space, where) if flagged and listed is None else None
+        memory = self._image.memory_within(space, where.ranges)
         traces = self._traces(space, memory, bool(heaps.page))
         contents = read_contents(memory, heaps, self._layouts[space.machine], traces, listed, keep)
         self._log_faults(space, where, listed, contents)
@@ -231,8 +232,14 @@ class Heaps:
                 for trace in opened.traces(carve=True):
                     yield trace.recorded(opened.max_depth)
 
+        def look_up(index: int) -> Optional[RecordedStack]:
+            databases = find()
+            header = databases[0].header if len(databases) == 1 else None
+            traces = self._databases.look_up_traces(databases[0], (index,)) if header else None
+            return traces[0].recorded(header.layout.entry.max_depth) if header and traces else None
+
         log = self._log_layout(space, known_layouts)
-        return Traces(memory, log, (layouts or known_layouts.std)[0].entry, database)
+        return Traces(memory, log, (layouts or known_layouts.std)[0].entry, database, look_up)
 
     def _log_layout(self, space: AddressSpace, known_layouts: Layouts) -> HeapLogLayout:
         """Returns the layout of the process's log; without a log, the layout of the most builds.

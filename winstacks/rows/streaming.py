@@ -5,18 +5,28 @@
 Volatility's renderers of text print a row when they visit it. Those of JSON lines and Parquet collect all
 rows as dictionaries, and print them when the grid is read. A row of the top level is complete when the next
 one comes: here it is printed then, by the renderer's own methods, and taken out of the collection.
+
+Volatility's default renderer calls three functions for each cell. Its rows are printed here with a call for
+few of their cells.
 """
 
 from __future__ import annotations
 
+import datetime
+import functools
 import io
 import sys
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from volatility3.framework.renderers.format_hints import Hex
+
 _TEXT = "volatility3.cli.text_renderer"
 _PARQUET = ("volatility3.plugins.renderers.parquet_renderer", "ParquetRenderer")
-_AT_ONCE = ("QuickTextRenderer", "CSVRenderer", "NoneRenderer")
+_QUICK = "QuickTextRenderer"
+_AT_ONCE = (_QUICK, "CSVRenderer", "NoneRenderer")
 """Volatility's renderers that print a row when they visit it, and never come back to it."""
+_TEXTS = 1 << 8
+"""The texts of so many cells are kept for each column."""
 ROW_GROUP = 1 << 13
 """At least so many rows are together in a part of a Parquet file; the last part has fewer."""
 _ID, _PARENT_ID = "_vol_id", "_vol_parent_id"
@@ -29,12 +39,14 @@ def visitor(grid: Any, function: Any, collected: Any) -> Optional[Visitor]:
     """Returns the function that visits each row of a grid once, in place of a renderer's own; None: the
     renderer comes back to rows, and the grid has to keep them. `collected` is what the renderer passes to it
     at first."""
+    renderer = _renderer_of(function)
+    kind = type(renderer).__module__, type(renderer).__name__
+    if kind == (_TEXT, _QUICK) and not getattr(renderer, "column_hide_list", None):
+        return _QuickLines(grid, renderer)
     module = getattr(function, "__module__", "")
     if module == _TEXT and getattr(function, "__qualname__", "").partition(".")[0] in _AT_ONCE:
         at_once: Visitor = function
         return at_once
-    renderer = _renderer_of(function)
-    kind = type(renderer).__module__, type(renderer).__name__
     if kind == (_TEXT, "JsonLinesRenderer"):
         return _Batches(function, collected, 1, lambda rows: renderer.output_result(sys.stdout, rows))
     if kind == _PARQUET:
@@ -47,6 +59,37 @@ def _renderer_of(function: Any) -> Any:
     code = getattr(function, "__code__", None)
     cells = dict(zip(code.co_freevars, function.__closure__ or ())) if code else {}
     return cells["self"].cell_contents if "self" in cells else None
+
+
+class _QuickLines:
+    """Prints rows as Volatility's QuickTextRenderer does when it hides no column. A text is printed as it is,
+    any other cell by the renderer's function for the type of its column."""
+
+    def __init__(self, grid: Any, renderer: Any) -> None:
+        by_type = renderer._type_renderers
+        self._texts = [
+            _text_maker(column.type, by_type.get(column.type, by_type["default"])) for column in grid.columns
+        ]
+        self._filter = getattr(renderer, "filter", None)
+
+    def __call__(self, node: Any, out: Any) -> Any:
+        line = [cell if cell.__class__ is str else text(cell) for cell, text in zip(node.values, self._texts)]
+        if self._filter and self._filter.filter(line):
+            return out
+        depth = node.path_depth - 1
+        out.write(f"\n{'*' * depth}{' ' if depth else ''}" + "\t".join(line))
+        out.flush()
+        return out
+
+
+def _text_maker(kind: type, make: Callable[[Any], str]) -> Callable[[Any], str]:
+    """Returns the function that makes the text of a cell from the renderer's own for the type of its column.
+
+    Many rows have the same number or time. Equal texts may have different short forms, which are printed.
+    """
+    # To call Volatility's object is a shortcut for calling its function.
+    make = getattr(make, "render", make)
+    return make if kind not in (int, Hex, datetime.datetime) else functools.lru_cache(_TEXTS)(make)
 
 
 class _Batches:

@@ -37,7 +37,7 @@ MAX_FRAMES = 1 << 14
 """The most frames that are stored, of all address spaces together: each takes some 200 bytes, in a flat table
 800."""
 
-_shown = attrgetter("shown")
+_shown, _unbacked, _kept_part = map(attrgetter, ("shown", "unbacked", "_part"))
 
 _DOUBTS = status(StatusCode.VAD_OF_ANOTHER_FILE, contradicted("DllBase"))
 """Status words of modules whose loader entry has a wrong base address or a wrong file."""
@@ -173,10 +173,17 @@ def stack_text(frames: Collection[NamedFrame], mask: int = -1) -> str:
     return ShortText(whole, STACK_SEPARATOR.join([short_of(frame.symbol(mask)) for frame in frames]))
 
 
+def key_parts(frames: Sequence[NamedFrame]) -> List[KeyPart]:
+    """Returns the parts of frames in the keys of their stack. Most were found for an earlier stack: these
+    cost no call each."""
+    parts = list(map(_kept_part, frames))
+    return parts if all(parts) else [frame.part for frame in frames]
+
+
 def count_unbacked(frames: Iterable[NamedFrame]) -> Optional[int]:
     """Returns how many frames Unbacked counts; None if that is unknown for one of them."""
-    counted = [frame.unbacked for frame in frames]
-    return None if None in counted else sum(map(bool, counted))
+    counted = list(map(_unbacked, frames))
+    return None if None in counted else sum(counted)
 
 
 def _missing(word: StatusCode) -> NamedFrame:

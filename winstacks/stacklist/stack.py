@@ -19,7 +19,7 @@ from ..stacks.decode.frames import Frame
 from ..traps.state import TrapState
 from .decode import keys
 from .decode.keys import StackKeys
-from .frames import UNCERTAIN, NamedFrame, count_unbacked
+from .frames import UNCERTAIN, NamedFrame, count_unbacked, key_parts
 from .shown import shown_numbers
 
 _NOTHING_THERE = words_that(Means.NO_STACK_HERE)
@@ -39,7 +39,7 @@ _AS_EXPECTED = words_that(Means.NONE_LOST)
 
 _LETTERS = re.compile(r"\w+")
 
-_part, _address = map(attrgetter, ("part", "address"))
+_address = attrgetter("address")
 
 
 class StackFrame(NamedTuple):
@@ -172,7 +172,7 @@ class StackRecord(NamedTuple):
         """
         if not self.walked:
             return stack_keys.text
-        return keys.merged(map(_part, self.frames)) if self.frames else None
+        return keys.merged(key_parts(self.frames)) if self.frames else None
 
     @property
     def incomplete(self) -> bool:
@@ -229,7 +229,7 @@ class StackRecord(NamedTuple):
         thread crashed, because a dump of a crash is about that frame.
         """
         if not self.walked:
-            return keys.stack_keys(list(map(_part, self.frames)), incomplete=self.incomplete)
+            return keys.stack_keys(key_parts(self.frames), incomplete=self.incomplete)
         crashed = self.crashed
         pairs = zip(self.frames, self.walked)
         parts = [

@@ -1,13 +1,15 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""JSON lines and Parquet of rows that are not kept, against the output of Volatility's own grid."""
+"""Text, JSON lines and Parquet of rows that are not kept, against the output of Volatility's own grid."""
 
 from __future__ import annotations
 
 import contextlib
+import datetime
 import io
-from types import SimpleNamespace
-from typing import Any, Callable, Iterator, List, Optional, Tuple
+import sys
+from types import FrameType, SimpleNamespace
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 from hypothesis import given
@@ -18,6 +20,7 @@ from volatility3.framework.renderers import format_hints
 
 from tests.support.only import only
 from winstacks.rows import streaming
+from winstacks.rows.frames import StackCell
 from winstacks.rows.grid import grid_of
 from winstacks.rows.plugin import columns_tree
 from winstacks.rows.treegrid import RowGrid
@@ -69,13 +72,55 @@ def table(file: bytes) -> Any:
     return pytest.importorskip("pyarrow.parquet").read_table(io.BytesIO(file))
 
 
+@pytest.mark.parametrize("kind", [text_renderer.JsonLinesRenderer, text_renderer.QuickTextRenderer])
 @given(rows=level_rows, chosen=filters, hide=hidden)
-def test_lines_are_the_same_with_filters_and_hidden_columns(rows: Any, chosen: Any, hide: Any) -> None:
+def test_lines_are_the_same_with_filters_and_hidden_columns(
+    kind: Any, rows: Any, chosen: Any, hide: Any
+) -> None:
     ours, theirs = (
-        printed(text_renderer.JsonLinesRenderer, make(COLUMNS, iter(rows)), chosen, hide)
+        printed(kind, make(COLUMNS, iter(rows)), chosen, hide) for make in (RowGrid, renderers.TreeGrid)
+    )
+    assert ours == theirs
+
+
+# A column for each type of our tables. A text may have a short form, and another with the same text another.
+TYPES: Dict[Any, Any] = {
+    int: st.integers(-1, 3),
+    format_hints.Hex: st.integers(0, (1 << 64) - 1).map(format_hints.Hex),
+    str: st.one_of(st.text(max_size=3), st.builds(StackCell, st.just("<a>"), st.text(max_size=3))),
+    bool: st.booleans(),
+    datetime.datetime: st.sampled_from([datetime.datetime(2020, 1, day, 3, 4, 5, day) for day in (1, 2)]),
+}
+absent = st.sampled_from([renderers.NotAvailableValue(), renderers.NotApplicableValue()])
+all_cells = st.tuples(*(st.one_of(values, absent) for values in TYPES.values()))
+
+
+@given(rows=st.lists(st.tuples(st.integers(0, 2), all_cells), max_size=12), chosen=filters)
+def test_the_default_text_is_that_of_the_grid_of_volatility(rows: Any, chosen: Any) -> None:
+    columns = [(kind.__name__, kind) for kind in TYPES]
+    ours, theirs = (
+        printed(text_renderer.QuickTextRenderer, make(columns, iter(rows)), chosen)
         for make in (RowGrid, renderers.TreeGrid)
     )
     assert ours == theirs
+
+
+def test_a_row_of_the_default_text_takes_no_call_for_most_cells() -> None:
+    columns = [(f"Column{number}", str if number % 2 else int) for number in range(20)]
+    row = [str(number) if number % 2 else number for number in range(20)]
+    calls = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call" and frame.f_code.co_filename == text_renderer.__file__
+
+    grid = RowGrid(columns, iter([(0, tuple(row))] * ROWS))
+    sys.setprofile(count)
+    try:
+        printed(text_renderer.QuickTextRenderer, grid)
+    finally:
+        sys.setprofile(None)
+    assert calls < ROWS
 
 
 @given(rows=rows, most=st.integers(1, 5))

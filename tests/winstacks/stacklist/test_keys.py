@@ -5,14 +5,21 @@
 from __future__ import annotations
 
 import hashlib
+import sys
+from types import FrameType
 from typing import List, Optional, Tuple
 
 import pytest
 
 from tests.conftest import ROOT
-from winstacks.columns.words import EXACT, GUESSED, PARTIAL
+from tests.support import bare
+from winstacks.columns.words import EXACT, EXPORT, GUESSED, IMAGE, PARTIAL, STD
+from winstacks.names.places import Name
+from winstacks.process.presentcode import CodeHere
 from winstacks.stacklist.decode import keys
 from winstacks.stacklist.decode.keys import KeyPart
+from winstacks.stacklist.frames import FrameDetails, NamedFrame
+from winstacks.stacklist.stack import StackRecord
 
 NTDLL = ("ntdll", 0x5F641E35, 0x1F5000)
 KERNEL32 = ("KERNEL32", 0x0A1B2C3D, 0xBE000)
@@ -131,3 +138,40 @@ def test_the_vector_of_the_documentation() -> None:
         "text": stack_keys.text,
         "ShapeKey": stack_keys.shape,
     }
+
+
+class Facts:
+    """Finds the part of each frame, and notes the addresses that it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: List[Optional[int]] = []
+
+    def part(self, named: NamedFrame) -> KeyPart:
+        self.asked.append(named.address)
+        return frame(NTDLL, named.address or 0)
+
+    def details(self, named: NamedFrame) -> FrameDetails:
+        raise NotImplementedError
+
+    def code(self, named: NamedFrame) -> CodeHere:
+        raise NotImplementedError
+
+
+def test_the_part_of_a_frame_is_found_once_and_then_costs_no_call() -> None:
+    facts, calls = Facts(), []
+    named = [NamedFrame(rva, Name("ntdll!a", EXPORT, (), IMAGE), "ntdll!a", facts) for rva in range(1, 31)]
+    stack = StackRecord(STD, "key", bare.image(8).kernel, None, None, named, ())
+    first = stack.keys()
+
+    def note(called: FrameType, event: str, argument: object) -> None:
+        if event == "call":
+            calls.append(called.f_code.co_name)
+
+    sys.setprofile(note)
+    try:
+        again = stack.keys()
+    finally:
+        sys.setprofile(None)
+    assert again == first == keys.stack_keys([frame(NTDLL, rva) for rva in range(1, 31)])
+    assert facts.asked == list(range(1, 31))
+    assert len(calls) < 10, calls

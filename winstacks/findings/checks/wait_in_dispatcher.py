@@ -173,6 +173,9 @@ def _exported(space: AddressSpace, base: int, facts: CheckFacts) -> FrozenSet[st
 
 def _is_in(place: FramePlace, functions: Tuple[str, ...]) -> bool:
     """Returns whether a frame is in one of several Windows functions."""
+    if place.name.symbol.partition("!")[0].lower() not in _MODULES:
+        # The details of most frames are not needed otherwise.
+        return False
     details = place.frame.details
     return undecorated(details.function) in functions and (details.module or "").lower() in _MODULES
 

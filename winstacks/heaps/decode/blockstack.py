@@ -23,6 +23,7 @@ import functools
 from typing import Callable, Dict, Iterable, Iterator, Optional, Tuple
 
 from ...columns.words import INLINE, LOG, STD
+from ...memory.decode.memo import Memo
 from ...memory.decode.memory import Memory
 from ...memory.decode.records import NamedTuple
 from ...memory.decode.status import NOTHING, Status, status
@@ -46,6 +47,8 @@ NO_SUCH_INDEX = status(StatusCode.NO_SUCH_INDEX)
 
 _SIGNATURE = 5
 _INLINE_FUNCTION = 1
+_FEW = 16
+"""So many indices are looked up one by one; a process with more has one in each block (XP, 2003)."""
 
 
 class Extension(NamedTuple):
@@ -76,7 +79,9 @@ class Traces:
     Args:
         log: layout of the heap's log, and of a trace within a block, for the process's bitness
         database: returns the traces of the process's stack trace database; called at the first look-up of an
-            index or entry
+            entry, or of an index that `look_up` does not find
+        look_up: returns the trace of an index without reading the whole database, None if that is not
+            possible; called for few indices
     """
 
     def __init__(
@@ -85,9 +90,11 @@ class Traces:
         log: HeapLogLayout,
         entry: EntryLayout,
         database: Callable[[], Iterable[RecordedStack]] = tuple,
+        look_up: Callable[[int], Optional[RecordedStack]] = lambda index: None,
     ) -> None:
         self._memory = memory
         self._database = database
+        self._looked_up: Memo[int, Optional[RecordedStack]] = Memo(look_up)
         self._records: Dict[int, RecordedStack] = {}
         self._log, self._entry = log, entry
         prefix = log.types["_RTLP_STACK_TRACE_PREFIX"]
@@ -166,6 +173,10 @@ class Traces:
 
     def index(self, index: int) -> RecordedStack:
         """Returns the trace of an index; a trace without frames if the database does not have the index."""
+        if len(self._looked_up) < _FEW:
+            trace = self._looked_up[index]
+            if trace is not None:
+                return trace
         if not self._by_address:
             return RecordedStack(STD, 0, index, (), NO_DATABASE)
         return self._by_index.get(index) or RecordedStack(STD, 0, index, (), NO_SUCH_INDEX)
@@ -197,7 +208,9 @@ class Traces:
 
     @functools.cached_property
     def _by_index(self) -> Dict[int, RecordedStack]:
-        return {trace.trace_index: trace for trace in self._by_address.values() if trace.trace_index}
+        # The index of a freed trace may be another's now. Traces to which a slot leads come first.
+        traces = reversed(self._by_address.values())
+        return {trace.trace_index: trace for trace in traces if trace.trace_index}
 
     def _read(self, address: int) -> RecordedStack:
         record, log = Record(self._memory, address, self._log), self._log

@@ -45,10 +45,14 @@ class Memo(Kept[Key, Value]):
 
     def __init__(self, make: Callable[[Key], Value], most: int = 0) -> None:
         super().__init__(most)
-        self._make = weakref.WeakMethod(make) if isinstance(make, types.MethodType) else lambda: make
+        # weakref.WeakMethod is a Python function that makes the method anew for each value.
+        self._owner = weakref.ref(make.__self__) if isinstance(make, types.MethodType) else None
+        self._make: Callable[..., Value] = make.__func__ if isinstance(make, types.MethodType) else make
 
     def __missing__(self, key: Key) -> Value:
-        make = self._make()
-        if make is None:
+        if self._owner is None:
+            return self.keep(key, self._make(key))
+        owner = self._owner()
+        if owner is None:
             raise ReferenceError("the object that makes the values is gone")
-        return self.keep(key, make(key))
+        return self.keep(key, self._make(owner, key))

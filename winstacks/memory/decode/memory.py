@@ -107,6 +107,10 @@ class Memory:
         runs = [(start, start + len(data)) for start, data in extents.runs]
         return cls(ReadWindows(extents.part, WINDOW), pointer_size, runs)
 
+    def within(self, ranges: Iterable[Range]) -> Memory:
+        """Returns the same memory limited to some ranges; both keep what either reads."""
+        return Memory(self._windows, self.pointer_size, ranges)
+
     def read(self, address: int, length: int) -> Optional[bytes]:
         """Returns `length` bytes at an address, or None unless all are present."""
         offset = address - self._low

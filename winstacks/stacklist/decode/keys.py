@@ -29,8 +29,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from operator import attrgetter
-from typing import Iterable, Optional, Sequence
+from typing import Iterable, List, Optional, Sequence
 
 from ...columns.dictionary import STACK_SEPARATOR
 from ...columns.words import EXACT, GUESSED, PARTIAL
@@ -111,20 +110,30 @@ def stack_keys(parts: Sequence[KeyPart], guessed: bool = False, incomplete: bool
     """
     if not parts:
         return NO_KEYS
-    quality = PARTIAL if incomplete or not all(map(_whole, parts)) else EXACT
-    stack, text = digest("".join(map(_line, parts))), merged(parts)
+    quality = PARTIAL if incomplete else EXACT
+    lines = []
+    for line, _, whole in parts:
+        lines.append(line)
+        if not whole:
+            quality = PARTIAL
+    stack, text = digest("".join(lines)), merged(parts)
     return StackKeys(stack, _shape(text), GUESSED if guessed else quality, text)
 
 
 def merged(parts: Iterable[KeyPart]) -> str:
     """Returns the modules and Backings of frames, joined with `; `, several equal ones in a row once."""
-    labels = list(map(_label, parts))
-    return STACK_SEPARATOR.join([label for label, before in zip(labels, (None, *labels)) if label != before])
+    labels: List[str] = []
+    before = None
+    for _, label, _ in parts:
+        if label != before:
+            labels.append(label)
+            before = label
+    return STACK_SEPARATOR.join(labels)
 
 
 def digest(text: str) -> str:
     """Returns the first 16 bytes of the SHA-256 of a text, in hexadecimal digits."""
-    return hashlib.sha256(text.encode("utf-8", "replace")).digest()[:_BYTES].hex()
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[: 2 * _BYTES]
 
 
 _shape = functools.lru_cache(maxsize=4096)(digest)
@@ -142,6 +151,3 @@ def trace_id(kind: str, process: int, owner: int, arch: str, piece: str, *number
     """
     shown = ".".join(f"{number:x}" for number in numbers)
     return f"{kind}:{process:x}:{owner:x}:{arch}:{piece}:{shown}"
-
-
-_line, _label, _whole = attrgetter("line"), attrgetter("label"), attrgetter("whole")

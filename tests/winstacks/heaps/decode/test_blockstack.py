@@ -5,14 +5,15 @@
 from __future__ import annotations
 
 import struct
-from typing import Tuple
+from typing import List, Optional, Tuple
 
 import pytest
 
 from tests.forge import heaps
 from tests.support import heaptypes
+from winstacks.columns.words import STD
 from winstacks.heaps.decode.block import UNREADABLE
-from winstacks.heaps.decode.blockstack import HASH, NO_DATABASE, UNSURE, Traces
+from winstacks.heaps.decode.blockstack import HASH, NO_DATABASE, NO_SUCH_INDEX, UNSURE, Traces
 from winstacks.memory.decode.memory import Memory
 from winstacks.memory.decode.ranges import Extents
 from winstacks.tracedb.decode.recorded import RecordedStack
@@ -50,6 +51,49 @@ def test_records_of_the_log(arch: str) -> None:
     # The page before, with Next, is not in the image: the hash confirms the frames all the same.
     behind, _ = traces(arch, record[size:], 0)
     assert behind.record(BASE - size) == RecordedStack("log", BASE - size, 0, FRAMES)
+
+
+def of_database(count: int, looked_up: List[int], read: List[int]) -> Traces:
+    """Traces whose database has the indices 1 to `count`. The lists get each look-up and reading."""
+    stored = [RecordedStack(STD, BASE + index, index, (index,)) for index in range(1, count + 1)]
+
+    def look_up(index: int) -> Optional[RecordedStack]:
+        looked_up.append(index)
+        return stored[index - 1] if index <= count else None
+
+    def database() -> List[RecordedStack]:
+        read.append(count)
+        return stored
+
+    memory = Memory.over(Extents(()), 8)
+    return Traces(memory, heaptypes.LOG["x64"], heaptypes.ENTRY["x64"], database, look_up)
+
+
+def test_the_database_is_not_read_for_few_indices() -> None:
+    looked_up: List[int] = []
+    read: List[int] = []
+    found = of_database(9, looked_up, read)
+    assert [found.index(index).frames for index in (3, 4, 3)] == [(3,), (4,), (3,)]
+    assert (looked_up, read) == ([3, 4], [])
+    # That an index has no trace is known only of a whole database.
+    assert found.index(10).status == NO_SUCH_INDEX
+    assert (looked_up, read) == ([3, 4, 10], [9])
+
+
+def test_the_database_is_read_once_for_many_indices() -> None:
+    looked_up: List[int] = []
+    read: List[int] = []
+    found = of_database(1000, looked_up, read)
+    assert [found.index(index).frames for index in range(1, 1001)] == [(index,) for index in range(1, 1001)]
+    assert len(looked_up) < 20
+    assert read == [1000]
+
+
+def test_a_freed_trace_does_not_hide_the_one_that_has_its_index_now() -> None:
+    live, freed = (RecordedStack(STD, BASE + place, 7, (place,)) for place in (1, 2))
+    memory = Memory.over(Extents(()), 8)
+    found = Traces(memory, heaptypes.LOG["x64"], heaptypes.ENTRY["x64"], lambda: [live, freed])
+    assert found.index(7) == live
 
 
 @pytest.mark.parametrize("arch", ARCHS)

@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
+from types import FrameType
 from typing import List
 
 import pytest
@@ -48,6 +50,21 @@ def test_an_object_with_a_memo_goes_at_once() -> None:
     assert known[3] == 9
     with pytest.raises(ReferenceError, match="is gone"):
         known[4]
+
+
+def test_a_value_costs_three_calls_once() -> None:
+    squares, calls = Squares(), []
+
+    def note(called: FrameType, event: str, argument: object) -> None:
+        if event == "call":
+            calls.append(called.f_code.co_name)
+
+    sys.setprofile(note)
+    try:
+        assert squares.known[3] + squares.known[3] == 18
+    finally:
+        sys.setprofile(None)
+    assert calls == ["__missing__", "square", "keep"]
 
 
 def test_values_are_kept_up_to_their_common_size() -> None:

@@ -103,6 +103,16 @@ def test_what_was_read_beyond_a_range_is_not_given_out() -> None:
     assert memory.read(0x0FFF, 2) is None
 
 
+def test_a_part_of_memory_shares_what_was_read() -> None:
+    reader = Counted()
+    whole = Memory(ReadWindows(reader), 8)
+    part = whole.within([(0x1000, 0x1800)])
+    assert part.read(0x1000, 0x800) == whole.read(0x1000, 0x800)
+    assert part.read(0x1800, 1) is None
+    assert whole.read(0x1800, 1) is not None
+    assert reader.starts == [0x1000]
+
+
 def test_pointers_have_the_width_of_the_process() -> None:
     extents = Extents([(0x1000, bytes(range(1, 17)))])
     assert Memory.over(extents, 4).pointer(0x1000) == 0x04030201
