@@ -75,7 +75,7 @@ def settings_of_volatility(own_symbols: None) -> Iterator[None]:
 
 def pytest_configure(config: pytest.Config) -> None:
     deep.configure(config.option.markexpr)
-    # What a shell runs in the background ignores the signal of Ctrl-C, and so would all that tests start.
+    # A job in the background of a shell ignores the signal of Ctrl-C, and so would all that tests start.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # How long an example takes depends on what else the machine does. No change is refused for an example
