@@ -177,7 +177,8 @@ class StatusCode(Enum):
     OTHER_ARCHITECTURE = "other architecture", Means.PLAIN
     """Code of ARM64EC, or x64 code on ARM64, follows: the walk ended there, without a guess."""
     UNWIND_DATA_INCOMPLETE = "unwind data incomplete", Means.PLAIN
-    """A function's unwind data has a handler and no codes for its frame: the walk had to guess."""
+    """A function's unwind data has a handler and no codes for its frame, or the code has no frame where the
+    data describes one (builtins of V8): the walk had to guess."""
     FRAME_REGISTER_UNKNOWN = "frame register unknown", Means.FRAMES_MISSING | Means.SCANNED
     """The value of the function's frame register is unknown at this point: the walk had to guess."""
     FRAME_POINTER_UNKNOWN = "frame pointer unknown", Means.FRAMES_MISSING
