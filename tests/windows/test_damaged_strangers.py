@@ -10,7 +10,7 @@ import logging
 import operator
 import pathlib
 import shutil
-from typing import Any, Dict, List, Set, Tuple
+from typing import Any, Dict, Iterable, List, Set, Tuple
 
 import pytest
 from volatility3.framework import exceptions
@@ -45,6 +45,9 @@ pytestmark = pytest.mark.shared
 Row = Dict[str, Any]
 
 
+FRAMES, STACKS = traceframes.TraceFrames, traces.StackTraces
+
+
 class System:
     """One of IMAGES, open; and copies of it that lack pages."""
 
@@ -52,6 +55,13 @@ class System:
         self._image = unpacked(packed, folder)
         shutil.copytree(folder / "symbols", context.symbol_directory(), dirs_exist_ok=True)
         self.whole = context.open_file(self._image)
+        self._rows: Dict[Any, List[Row]] = {}
+
+    def rows(self, plugin: Any) -> List[Row]:
+        """Returns the rows of the whole image, which are read once."""
+        if plugin not in self._rows:
+            self._rows[plugin] = top(self.whole, plugin)
+        return self._rows[plugin]
 
     def page(self, address: int, layer_name: str = "") -> int:
         """Returns the number of the physical page of an address, of the kernel or of a process's layer."""
@@ -96,7 +106,7 @@ def words_of(row: Row) -> Set[str]:
 
 def test_a_thread_that_is_not_in_the_image_may_wait(system: System, caplog: pytest.LogCaptureFixture) -> None:
     """PspCidTable still has its ID."""
-    before = {row["TID"]: row for row in top(system.whole, waits.WaitChains)}
+    before = {row["TID"]: row for row in system.rows(waits.WaitChains)}
     threads = [thread for thread in Threads.list_threads(system.whole.image) if thread.tid in before]
     lost = threads[1]
     damaged = system.without(lost.ethread)
@@ -119,7 +129,7 @@ def test_an_object_whose_type_is_not_in_the_image_may_be_another(system: System)
     image = system.whole.image
     memory = image.memory(image.kernel)
     types = [memory.pointer(image.symbol(name)) for name in ("ExEventObjectType", "IoFileObjectType")]
-    before = {(row["PID"], row["TID"], row["Evidence"]): row for row in top(system.whole, waits.WaitChains)}
+    before = {(row["PID"], row["TID"], row["Evidence"]): row for row in system.rows(waits.WaitChains)}
     # Threads may lie in the same pages.
     after = [row for row in top(system.without(*types), waits.WaitChains) if row["Evidence"]]
     changed = 0
@@ -145,9 +155,7 @@ def test_a_peb_of_zeros_is_one_that_could_not_be_copied(system: System) -> None:
     assert listed[space.pid]["Status"] == "flags unreadable" and listed[space.pid]["NtGlobalFlag"] is None
     found = [row["Status"] for row in top(damaged, locks.Locks) if row["PID"] == space.pid]
     assert found == ["list not found"]
-    assert all(
-        row["NtGlobalFlag"] is not None for row in top(system.whole, gflags.GFlags) if not row["Status"]
-    )
+    assert all(row["NtGlobalFlag"] is not None for row in system.rows(gflags.GFlags) if not row["Status"])
 
 
 REGISTERS = {"Rip": ("Rip", "Eip"), "Rsp": ("Rsp", "HardwareEsp")}
@@ -159,7 +167,7 @@ def test_code_of_a_process_has_no_registers_of_the_kernels_half(system: System, 
     """Whoever writes such a value into the frame of a thread from user mode hides its stack."""
     image = system.whole.image
     known = {thread.tid: thread for thread in Threads.list_threads(image)}
-    frames = top(system.whole, trapframes.TrapFrames)
+    frames = system.rows(trapframes.TrapFrames)
     framed = [row for row in frames if (row["Mode"], row["Origin"]) == ("user", "thread")]
     if not framed:
         pytest.skip("no thread has a frame of a system call")
@@ -189,7 +197,7 @@ def test_code_of_a_process_has_no_registers_of_the_kernels_half(system: System, 
 def test_a_length_that_the_name_of_a_module_cannot_have(system: System, length: int) -> None:
     """Whoever writes it renames a module of a process; its path has the name, too."""
     image = system.whole.image
-    before = [row for row in top(system.whole, traceframes.TraceFrames) if row["ModulePath"]]
+    before = [row for row in system.rows(FRAMES) if row["ModulePath"]]
     named = [row for row in before if row["TraceId"].startswith("user:")]
     if not named:
         pytest.skip("no module of a process is on a stack")
@@ -200,42 +208,43 @@ def test_a_length_that_the_name_of_a_module_cannot_have(system: System, length: 
     places = {memory.unicode_string_at(each.address + layout.offset("FullDllName")): each for each in entries}
     place = places[path].address + layout.offset("BaseDllName")
     damaged = system.written(place, length, 2, space.layer_name)
-    after = [row for row in top(damaged, traceframes.TraceFrames) if row["ModulePath"] == path]
+    after = [row for row in top(damaged, FRAMES) if row["ModulePath"] == path]
     after = [row for row in after if row["PID"] == pid]
     assert {row["Module"] for row in after} == {named[0]["Module"]}
     assert all("contradicted: BaseDllName" in words_of(row) for row in after)
     assert not any("BaseDllName" in row["Status"] for row in before)
 
 
-def exact(opened: Opened) -> Set[Tuple[str, str]]:
+def exact(rows: Iterable[Row]) -> Set[Tuple[str, str]]:
     """Returns TraceId and StackKey of the stacks whose KeyQuality is `exact`."""
-    rows = top(opened, traces.StackTraces)
     return {(row["TraceId"], row["StackKey"]) for row in rows if row["KeyQuality"] == words.EXACT}
 
 
-def named(opened: Opened, *kinds: str) -> List[Row]:
+def named(rows: Iterable[Row], *kinds: str) -> List[Row]:
     """Returns the rows of frames in modules of the kernel, in stacks of these kinds; Base is the module's."""
-    rows = top(opened, traceframes.TraceFrames)
     rows = [row for row in rows if row["TraceId"].startswith(kinds) and row["Rva"] is not None]
     return [{**row, "Base": int(row["Address"], 0) - row["Rva"]} for row in rows]
 
 
 def test_headers_of_zeros_are_no_headers(system: System) -> None:
     """They contradicted the list of modules, and its module had no frames any more."""
-    rows = named(system.whole, "callback")
+    rows = named(system.rows(FRAMES), "callback")
     bases = {row["Base"] for row in rows} - {system.whole.image.base}
     damaged = system.zeroed(*map(system.page, bases))
-    assert bases and exact(damaged) <= exact(system.whole)
-    assert {row["Address"] for row in named(damaged, "callback")} == {row["Address"] for row in rows}
+    assert bases and exact(top(damaged, STACKS)) <= exact(system.rows(STACKS))
+    assert {row["Address"] for row in named(top(damaged, FRAMES), "callback")} == {
+        row["Address"] for row in rows
+    }
 
 
 def test_headers_that_are_no_headers_make_no_exact_key(system: System) -> None:
     """A write to the first bytes of a driver takes its frames out of each module."""
-    bases = {row["Base"] for row in named(system.whole, "callback")} - {system.whole.image.base}
+    bases = {row["Base"] for row in named(system.rows(FRAMES), "callback")} - {system.whole.image.base}
     base = min(bases)
     damaged = system.written(base, 0, 2)
-    assert exact(damaged) <= exact(system.whole)
-    listed = [row for row in top(damaged, traces.StackTraces) if row["TraceId"].startswith("callback")]
+    after = top(damaged, STACKS)
+    assert exact(after) <= exact(system.rows(STACKS))
+    listed = [row for row in after if row["TraceId"].startswith("callback")]
     assert any("headers contradict the module list" in words_of(row) for row in listed)
 
 
@@ -244,36 +253,36 @@ def test_a_lost_page_of_a_function_table_is_no_page_of_leaves(system: System, pr
     """A page of zeros was taken for functions without entries, whose caller is on top of the stack."""
     if system.whole.image.machine is not Machine.AMD64:
         pytest.skip("x86 has no function tables")
-    before, base = exact(system.whole), system.whole.image.base
+    before, base = exact(system.rows(STACKS)), system.whole.image.base
     memory = system.whole.image.memory(system.whole.image.kernel)
     headers = read_headers(lambda rva, length: memory.read(base + rva, length))
     start, size = headers.directory(DIRECTORY_EXCEPTION)
     table = memory.read(base + start, size)
     assert table is not None
     entries = FunctionTable.from_bytes(table, lambda rva, length: memory.read(base + rva, length))
-    rvas = [row["Rva"] for row in named(system.whole, "kernel") if row["Base"] == base]
+    rvas = [row["Rva"] for row in named(system.rows(FRAMES), "kernel") if row["Base"] == base]
     places = [start + bisect.bisect_left(entries.ranges[0], rva) * entries.ENTRY_SIZE for rva in rvas]
     for page, _ in collections.Counter(place // PAGE_SIZE for place in places).most_common(1):
         address = base + page * PAGE_SIZE
         damaged = system.zeroed(system.page(address)) if present else system.without(address)
-        assert exact(damaged) <= before
-        listed = top(damaged, traces.StackTraces)
+        listed = top(damaged, STACKS)
+        assert exact(listed) <= before
         assert any("function table unreadable" in words_of(row) for row in listed)
 
 
 def test_lost_code_may_be_no_call(system: System) -> None:
     """The first function of a thread lies on the stack like a return address, but behind no call."""
-    outermost = {row["TraceId"]: int(row["Address"], 0) for row in named(system.whole, "kernel")}
+    outermost = {row["TraceId"]: int(row["Address"], 0) for row in named(system.rows(FRAMES), "kernel")}
     pages = collections.Counter(address - address % PAGE_SIZE for address in outermost.values())
     for page, _ in pages.most_common(1):
-        assert exact(system.without(page)) <= exact(system.whole)
+        assert exact(top(system.without(page), STACKS)) <= exact(system.rows(STACKS))
 
 
 def test_a_thread_that_ran_is_not_being_made(system: System) -> None:
     """State 0 hid why it waits, and that its registers are saved."""
     image = system.whole.image
     state = image.types["_ETHREAD"].offset("Tcb.State")
-    rows = top(system.whole, callstacks.CallStacks)
+    rows = system.rows(callstacks.CallStacks)
     waiting = {row["TID"] for row in rows if (row["State"], row["Part"]) == ("Waiting", "kernel")}
     thread = next(thread for thread in Threads.list_threads(image) if thread.tid in waiting)
     damaged = system.written(thread.ethread + state, 0, 1)
@@ -290,7 +299,7 @@ def test_a_resource_with_values_that_no_resource_has(system: System, member: str
     """More waiters than threads; an exclusive owner although the resource is free."""
     image = system.whole.image
     field = image.types["_ERESOURCE"].field(member)
-    before = [row for row in top(system.whole, locks.Locks) if row["LockType"] == words.RESOURCE]
+    before = [row for row in system.rows(locks.Locks) if row["LockType"] == words.RESOURCE]
     free = next(row for row in before if not row["OwnerRole"])
     place = image.machine.canonical(free["Lock"]) + field.offset
     damaged = system.written(place, value, field.size)
@@ -310,13 +319,13 @@ def test_a_kernel_without_its_first_page_is_missed(system: System, caplog: pytes
     told = "ends before the kernel's PsLoadedModuleList"
     for opened in (system.whole, damaged):
         caplog.clear()
-        top(opened, traceframes.TraceFrames)
+        top(opened, FRAMES)
         assert sum(told in message for message in caplog.messages) == (opened is damaged)
 
 
 def test_a_protection_that_no_page_table_shows_is_unknown(system: System) -> None:
     """Code has one; entries of 32 bits do not show whether a page can be executed."""
-    rows = [row for _, row in system.whole.rows(traceframes.TraceFrames) if row["Backing"] == words.IMAGE]
+    rows = [row for _, row in system.whole.rows(FRAMES) if row["Backing"] == words.IMAGE]
     unknown = [isinstance(row["PageProtection"], NotAvailableValue) for row in rows]
     shown = [isinstance(row["PageProtection"], str) for row in rows]
     assert rows and all(map(operator.xor, unknown, shown))
