@@ -10,7 +10,7 @@ import logging
 import operator
 import pathlib
 import shutil
-from typing import Any, Dict, Iterable, List, Set, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Set, Tuple
 
 import pytest
 from volatility3.framework import exceptions
@@ -48,6 +48,15 @@ Row = Dict[str, Any]
 FRAMES, STACKS = traceframes.TraceFrames, traces.StackTraces
 
 
+class Write(NamedTuple):
+    """A number of `size` bytes at an address of the kernel, or of a process's layer."""
+
+    address: int
+    value: int
+    size: int
+    layer_name: str = ""
+
+
 class System:
     """One of IMAGES, open; and copies of it that lack pages."""
 
@@ -73,10 +82,15 @@ class System:
         """Opens a copy with zeros in pages, as tools write that could not read these."""
         return self._with({page * PAGE_SIZE: bytes(PAGE_SIZE) for page in pages})
 
-    def written(self, address: int, value: int, size: int, layer_name: str = "") -> Opened:
-        """Opens a copy with another number of `size` bytes at an address."""
-        place = self.page(address, layer_name) * PAGE_SIZE + address % PAGE_SIZE
-        return self._with({place: value.to_bytes(size, "little")})
+    def written(self, *writes: Write) -> Opened:
+        """Opens a copy with other numbers."""
+        places = [self.page(each.address, each.layer_name) * PAGE_SIZE for each in writes]
+        return self._with(
+            {
+                place + each.address % PAGE_SIZE: each.value.to_bytes(each.size, "little")
+                for place, each in zip(places, writes)
+            }
+        )
 
     def _with(self, changes: Dict[int, bytes]) -> Opened:
         """Opens a copy with other bytes at places of the file."""
@@ -175,7 +189,7 @@ def test_code_of_a_process_has_no_registers_of_the_kernels_half(system: System, 
     place = framed[0]["TrapFrame"] + image.types["_KTRAP_FRAME"].offset(*REGISTERS[register])
     other = next(thread for tid, thread in known.items() if tid != chosen.tid and thread.kernel_stack)
     assert other.kernel_stack
-    damaged = system.written(place, other.kernel_stack, image.pointer_size)
+    damaged = system.written(Write(place, other.kernel_stack, image.pointer_size))
     word = f"contradicted: {register}"
     rows = [row for row in top(damaged, trapframes.TrapFrames) if row["TID"] == chosen.tid]
     assert [word in words_of(row) for row in rows if row["Mode"] == "user"] == [True]
@@ -193,25 +207,32 @@ def test_code_of_a_process_has_no_registers_of_the_kernels_half(system: System, 
     assert not any("contradicted: R" in row["Status"] for row in frames)
 
 
-@pytest.mark.parametrize("length", (0, 2, 5, 0xFFFF))
-def test_a_length_that_the_name_of_a_module_cannot_have(system: System, length: int) -> None:
+def test_a_length_that_the_name_of_a_module_cannot_have(system: System) -> None:
     """Whoever writes it renames a module of a process; its path has the name, too."""
     image = system.whole.image
+    layout = image.types["_LDR_DATA_TABLE_ENTRY"]
     before = [row for row in system.rows(FRAMES) if row["ModulePath"]]
-    named = [row for row in before if row["TraceId"].startswith("user:")]
-    if not named:
+    modules = {
+        (row["PID"], row["ModulePath"]): row["Module"] for row in before if row["TraceId"].startswith("user:")
+    }
+    if not modules:
         pytest.skip("no module of a process is on a stack")
-    pid, path = named[0]["PID"], named[0]["ModulePath"]
-    space = next(space for space in AddressSpaces.list_spaces(image) if space.pid == pid)
-    memory, layout = image.memory(space), image.types["_LDR_DATA_TABLE_ENTRY"]
-    entries, _ = image.service(module_lists).process_modules(space)
-    places = {memory.unicode_string_at(each.address + layout.offset("FullDllName")): each for each in entries}
-    place = places[path].address + layout.offset("BaseDllName")
-    damaged = system.written(place, length, 2, space.layer_name)
-    after = [row for row in top(damaged, FRAMES) if row["ModulePath"] == path]
-    after = [row for row in after if row["PID"] == pid]
-    assert {row["Module"] for row in after} == {named[0]["Module"]}
-    assert all("contradicted: BaseDllName" in words_of(row) for row in after)
+    spaces = {space.pid: space for space in AddressSpaces.list_spaces(image) if space.layer_name}
+    writes: Dict[Tuple[int, str], Write] = {}
+    for (pid, path), length in zip(modules, (0, 2, 5, 0xFFFF)):
+        memory = image.memory(spaces[pid])
+        entries, _ = image.service(module_lists).process_modules(spaces[pid])
+        paths = {
+            memory.unicode_string_at(each.address + layout.offset("FullDllName")): each for each in entries
+        }
+        place = paths[path].address + layout.offset("BaseDllName")
+        writes[pid, path] = Write(place, length, 2, spaces[pid].layer_name)
+    after = top(system.written(*writes.values()), FRAMES)
+    renamed = [row for row in after if (row["PID"], row["ModulePath"]) in writes]
+    assert {(row["PID"], row["ModulePath"]): row["Module"] for row in renamed} == {
+        module: modules[module] for module in writes
+    }
+    assert all("contradicted: BaseDllName" in words_of(row) for row in renamed)
     assert not any("BaseDllName" in row["Status"] for row in before)
 
 
@@ -241,7 +262,7 @@ def test_headers_that_are_no_headers_make_no_exact_key(system: System) -> None:
     """A write to the first bytes of a driver takes its frames out of each module."""
     bases = {row["Base"] for row in named(system.rows(FRAMES), "callback")} - {system.whole.image.base}
     base = min(bases)
-    damaged = system.written(base, 0, 2)
+    damaged = system.written(Write(base, 0, 2))
     after = top(damaged, STACKS)
     assert exact(after) <= exact(system.rows(STACKS))
     listed = [row for row in after if row["TraceId"].startswith("callback")]
@@ -285,27 +306,29 @@ def test_a_thread_that_ran_is_not_being_made(system: System) -> None:
     rows = system.rows(callstacks.CallStacks)
     waiting = {row["TID"] for row in rows if (row["State"], row["Part"]) == ("Waiting", "kernel")}
     thread = next(thread for thread in Threads.list_threads(image) if thread.tid in waiting)
-    damaged = system.written(thread.ethread + state, 0, 1)
+    damaged = system.written(Write(thread.ethread + state, 0, 1))
     after = [row for row in top(damaged, callstacks.CallStacks) if row["TID"] == thread.tid]
     assert after and all("contradicted: State" in words_of(row) for row in after)
     assert not any("State" in row["Status"] for row in rows if row["State"] == "Initialized")
 
 
-@pytest.mark.parametrize(
-    "member, value",
-    [("NumberOfSharedWaiters", 0xFFFFFFFF), ("NumberOfExclusiveWaiters", 1 << 20), ("Flag", 0xFFFF)],
-)
-def test_a_resource_with_values_that_no_resource_has(system: System, member: str, value: int) -> None:
+def test_resources_with_values_that_no_resource_has(system: System) -> None:
     """More waiters than threads; an exclusive owner although the resource is free."""
     image = system.whole.image
-    field = image.types["_ERESOURCE"].field(member)
     before = [row for row in system.rows(locks.Locks) if row["LockType"] == words.RESOURCE]
-    free = next(row for row in before if not row["OwnerRole"])
-    place = image.machine.canonical(free["Lock"]) + field.offset
-    damaged = system.written(place, value, field.size)
-    after = {row["Lock"]: row for row in top(damaged, locks.Locks)}[free["Lock"]]
-    assert f"contradicted: {member}" in words_of(after)
-    assert after["Waiters"] == (None if member != "Flag" else free["Waiters"])
+    free = [row for row in before if not row["OwnerRole"]]
+    values = {"NumberOfSharedWaiters": 0xFFFFFFFF, "NumberOfExclusiveWaiters": 1 << 20, "Flag": 0xFFFF}
+    chosen = dict(zip(values, free))
+    fields = {member: image.types["_ERESOURCE"].field(member) for member in values}
+    places = {member: image.machine.canonical(row["Lock"]) for member, row in chosen.items()}
+    damaged = system.written(
+        *(Write(places[name] + fields[name].offset, values[name], fields[name].size) for name in chosen)
+    )
+    after = {row["Lock"]: row for row in top(damaged, locks.Locks)}
+    for member, known in chosen.items():
+        row = after[known["Lock"]]
+        assert f"contradicted: {member}" in words_of(row)
+        assert row["Waiters"] == (None if member != "Flag" else known["Waiters"])
     assert not any("contradicted" in row["Status"] for row in before)
 
 
