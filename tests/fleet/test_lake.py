@@ -443,6 +443,21 @@ def test_what_a_merged_file_has_lost_can_be_read_again(name: str, table: str, la
     assert list(left) == [f"Table={table}/{file.name}"] * (table == "manifests")
 
 
+def test_what_a_merged_file_has_lost_is_told_until_it_is_read_again(lake: str) -> None:
+    """A lost file stays in the log while an image lacks its rows, whatever else is added or removed."""
+    called("compact", lake, code=0)
+    newest = {path.rpartition("/")[2] for path in DeltaTable(lake).file_uris()}
+    only(path for path in files(lake, "traces") if path.name in newest).unlink()
+    add(lake, "i10")
+    add(lake, "i0", before="attempt")
+    Lake(lake).forget(["i10"])
+    assert [image_id for image_id in damaged(lake) if image_id.startswith("i")] == ["i1", "i2"]
+    add(lake, "i1", before="attempt")
+    Lake(lake).add_copy("i1", "/images/copy.raw")
+    Lake(lake).forget(["i2"])
+    assert not damaged(lake)
+
+
 def files(lake: str, table: str) -> List[pathlib.Path]:
     return sorted(pathlib.Path(lake, f"Table={table}").glob("*.parquet"))
 
