@@ -11,13 +11,15 @@ from __future__ import annotations
 import collections
 import hashlib
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from .columns import ROW, schema_of
+from .lakefiles import File
+from .layout import TABLES
 from .manifests import Manifest
 from .snapshots import Snapshot, within
 from .storeerrors import StoreError, first_line
@@ -164,6 +166,23 @@ def compared(
         except (pa.ArrowException, OSError, StoreError) as error:
             wrong[image_id] = f"{table}: its rows cannot be compared: {first_line(error)}"
     return wrong
+
+
+def useless(snapshot: Snapshot, manifests: dict[str, Manifest], gone: Collection[str]) -> list[File]:
+    """Returns the lost files that may leave the log when some images go.
+
+    The others show, without a look at all rows, that images which stay lack rows; or they had several
+    manifests, and there may be rows without one.
+    """
+    short = {
+        name: compared(snapshot, name, manifests, {}, rows=False).keys() - set(gone)
+        for name in TABLES.keys() & {file.table for file in snapshot.lost}
+    }
+    return [
+        file
+        for file in snapshot.lost
+        if (not file.may_have(short[file.table]) if file.table in short else file.is_of_one)
+    ]
 
 
 def _digest(

@@ -14,7 +14,7 @@ import enum
 import itertools
 import pathlib
 import shutil
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Optional, TypeVar
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from .columns import MANIFEST_SCHEMA, UNITED
-from .digests import compared
+from .digests import compared, useless
 from .layout import CACHE, MANIFESTS, RUNS, TABLES
 from .manifestrows import manifest_rows, valid_manifests
 from .manifests import DONE, Manifest, unopened
@@ -261,7 +261,7 @@ class Lake:
     def _put(self, snapshot: Snapshot, manifest: Manifest) -> None:
         """Replaces the manifest of an image whose rows stay."""
         image_id, rows = manifest["image_id"], [manifest_rows([manifest])]
-        self._store.commit(snapshot, [Part(MANIFESTS, rows)], [image_id], [image_id], MANIFESTS)
+        self._replace(snapshot, [Part(MANIFESTS, rows)], [image_id], [image_id], MANIFESTS)
 
     def record(self, run: str, facts: dict[str, Any]) -> None:
         """Stores the command line of a run, once for all of its images."""
@@ -274,7 +274,7 @@ class Lake:
 
         def write() -> None:
             with self._written(room=0) as snapshot:
-                self._store.commit(snapshot, [], image_ids, image_ids)
+                self._replace(snapshot, [], image_ids, image_ids)
 
         def purge() -> None:
             with self._written(room=0):
@@ -351,7 +351,21 @@ class Lake:
         gone = set(replaced.column("ImageId").to_pylist())
         # The manifest may be in a file that is lost.
         gone.update(name for name in by_id if any(file.may_have([name]) for file in snapshot.lost))
-        self._store.commit(snapshot, _parts(by_id.values()), {*by_id, *gone}, gone)
+        self._replace(snapshot, _parts(by_id.values()), {*by_id, *gone}, gone)
+
+    def _replace(
+        self,
+        snapshot: Snapshot,
+        parts: Iterable[Part],
+        changed: Collection[str],
+        gone: Collection[str],
+        table: Optional[str] = None,
+    ) -> None:
+        """Adds rows, and removes the rows of some images; see `Store.commit`."""
+        if snapshot.lost:
+            lost = useless(snapshot, {item["image_id"]: item for item in self._manifests(snapshot, {})}, gone)
+            snapshot = snapshot._replace(lost=lost)
+        self._store.commit(snapshot, parts, changed, gone, table)
 
     def _not_added(self, images: Sequence[NewImage]) -> list[NewImage]:
         """Returns the images whose attempts the lake does not have."""

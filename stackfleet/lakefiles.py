@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 import pathlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any, NamedTuple, Optional
@@ -45,10 +45,15 @@ class File(NamedTuple):
     first: Optional[str]
     last: Optional[str]
 
-    def may_have(self, image_ids: Iterable[str]) -> bool:
+    @property
+    def is_of_one(self) -> bool:
+        """Whether all rows are of one image, as the log states."""
+        return self.first is not None and self.first == self.last
+
+    def may_have(self, image_ids: Collection[str]) -> bool:
         """Returns whether the file may have rows of one of some images."""
         if self.first is None or self.last is None:
-            return True
+            return bool(image_ids)
         return any(self.first <= image_id <= self.last for image_id in image_ids)
 
 

@@ -23,7 +23,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from .lakefiles import RANGE, File
-from .layout import MANIFESTS
 from .snapshots import Snapshot
 
 PARTITION = "Table"
@@ -84,8 +83,7 @@ class NewFiles:
     ) -> None:
         """Removes the files with rows of some images, after what they have of others is in new ones.
 
-        A file that is lost has no rows to keep. If it had several manifests it stays: it shows that there may
-        be rows without a manifest. A file whose rows are all of one image is not opened.
+        A file that is lost has no rows to keep. A file whose rows are all of one image is not opened.
 
         Args:
             table: the table from which the rows go; None for all
@@ -98,10 +96,8 @@ class NewFiles:
             for file in files:
                 if table not in (None, file.table) or not file.may_have(image_ids):
                     continue
-                if file.first is None or file.first != file.last:
-                    if file.table == MANIFESTS if are_lost else not self._keep(snapshot, file, gone):
-                        continue
-                self._remove(file)
+                if are_lost or file.is_of_one or self._keep(snapshot, file, gone):
+                    self._remove(file)
 
     def _keep(self, snapshot: Snapshot, file: File, gone: Any) -> bool:
         """Puts the other rows of a file into a new one; returns False if all of its rows are others."""

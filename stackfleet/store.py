@@ -46,7 +46,7 @@ _THREADS = "TOKIO_WORKER_THREADS"
 """Environment variable with the number of deltalake's threads. One of several takes rows as fast as they come
 while another writes them: the memory of a merge grew with its files (deltalake 1.6)."""
 _TRIES = 15
-"""The most times that Delta moves a commit behind others that do not touch its images."""
+"""The most times that a commit is tried behind others that do not touch its images."""
 
 
 def is_remote(uri: str) -> bool:
@@ -158,33 +158,17 @@ class Store:
             table: the table from which they go; None for all
 
         Raises:
-            ConflictError: another writer has changed one of the images since that version, or the lake at all
-                if files go, or the log no longer has that version
+            ConflictError: another writer has changed one of the images since that version, or merged a file
+                that goes, or the log no longer has that version
             StoreError: the table cannot be written
         """
-        from deltalake import CommitProperties, Transaction
-
         before, new = snapshot.opened.version(), NewFiles(self._files.system())
         try:
             with explained():
                 for part in parts:
                     new.add(part)
                 new.remove_rows(snapshot, replaced, table)
-                # Delta refuses a transaction whose name a later version has, too. It overlooks that another
-                # writer has merged a file that goes here.
-                properties = CommitProperties(
-                    max_commit_retries=0 if new.removed else _TRIES,
-                    app_transactions=[Transaction(name, before + 1) for name in changed],
-                )
-                snapshot.opened.create_write_transaction(
-                    [*new.removed, *new.added],
-                    "append",
-                    snapshot.opened.schema(),
-                    [PARTITION],
-                    commit_properties=properties,
-                    post_commithook_properties=_no_checkpoint(),
-                )
-                snapshot.opened.update_incremental()
+            _write(snapshot.opened, new, changed)
             self._sync(before)
         except StoreError as error:
             if snapshot.is_fresh():
@@ -306,6 +290,45 @@ class Store:
             if fields.get(field.name, field.type) != field.type:
                 raise StoreError(f"its column {field.name} is {fields[field.name]}, not {field.type}")
         return opened
+
+
+def _write(opened: Any, new: NewFiles, changed: Collection[str]) -> None:
+    """Makes a commit, behind commits of others if they changed no image and no file of it.
+
+    Delta itself would refuse one that adds rows behind one that removes some.
+
+    Raises:
+        ConflictError: another writer has changed one of the images, or merged a file that goes
+        StoreError: the table cannot be written
+    """
+    from deltalake import CommitProperties, Transaction
+
+    properties = CommitProperties(
+        max_commit_retries=0,
+        app_transactions=[Transaction(name, opened.version() + 1) for name in changed],
+    )
+    known = list(map(opened.transaction_version, changed))
+    for left in reversed(range(_TRIES)):
+        try:
+            with explained():
+                opened.create_write_transaction(
+                    [*new.removed, *new.added],
+                    "append",
+                    opened.schema(),
+                    [PARTITION],
+                    commit_properties=properties,
+                    post_commithook_properties=_no_checkpoint(),
+                )
+            break
+        except ConflictError:
+            with explained():
+                opened.update_incremental()
+                there = set(pa.table(opened.get_add_actions())["path"].to_pylist()) if new.removed else set()
+            untouched = known == list(map(opened.transaction_version, changed))
+            if not left or not untouched or not there.issuperset(gone.path for gone in new.removed):
+                raise
+    with explained():
+        opened.update_incremental()
 
 
 def _remove_files(opened: Any, hours: int, full: bool = False) -> None:

@@ -179,6 +179,28 @@ def test_a_copy_and_a_removal_are_written_beside_other_runs(
     assert not damaged(lake, Depth.CONTENT)
 
 
+@pytest.mark.parametrize("image_id", ["i0", "i3"])
+def test_an_image_that_takes_long_is_written_once_beside_other_runs(
+    image_id: str, lake: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files may go over a slow line while others commit all the time."""
+    image = fleetlakes.new_image(tmp_path, image_id, traces=[{}] * STACKS, before="attempt")
+    write = DeltaTable.create_write_transaction
+
+    def overtaken(*of: Any, **options: Any) -> None:
+        monkeypatch.setattr(DeltaTable, "create_write_transaction", write)
+        add(lake, "i4")
+        add(lake, "i1", before="attempt")
+        Lake(lake).forget(["i2"])
+        monkeypatch.setattr(Store, "commit", None)
+        write(*of, **options)
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", overtaken)
+    Lake(lake).add_together([image])
+    assert Store.commit is None
+    assert_whole(lake, *{"i0", "i1", "i4", image_id})
+
+
 @pytest.mark.parametrize("name", CHANGES)
 def test_files_that_are_merged_meanwhile_are_replaced_once(
     name: str, lake: str, monkeypatch: pytest.MonkeyPatch
@@ -441,6 +463,21 @@ def test_what_a_merged_file_has_lost_can_be_read_again(name: str, table: str, la
     left = damaged(lake, Depth.CONTENT)
     assert counted(lake) == dict.fromkeys(("i0", "i1", "i2"), STACKS)
     assert list(left) == [f"Table={table}/{file.name}"] * (table == "manifests")
+
+
+def test_what_a_merged_file_has_lost_is_told_until_it_is_read_again(lake: str) -> None:
+    """A lost file stays in the log while an image lacks its rows, whatever else is added or removed."""
+    called("compact", lake, code=0)
+    newest = {path.rpartition("/")[2] for path in DeltaTable(lake).file_uris()}
+    only(path for path in files(lake, "traces") if path.name in newest).unlink()
+    add(lake, "i10")
+    add(lake, "i0", before="attempt")
+    Lake(lake).forget(["i10"])
+    assert [image_id for image_id in damaged(lake) if image_id.startswith("i")] == ["i1", "i2"]
+    add(lake, "i1", before="attempt")
+    Lake(lake).add_copy("i1", "/images/copy.raw")
+    Lake(lake).forget(["i2"])
+    assert not damaged(lake)
 
 
 def files(lake: str, table: str) -> List[pathlib.Path]:

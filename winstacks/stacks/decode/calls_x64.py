@@ -117,8 +117,13 @@ class CodePlace(NamedTuple):
         return self.is_pair and bool(self.chain[0].flags & EHANDLER)
 
     def sets_up_nothing(self, read_rva: ReadRva) -> bool:
-        """Returns whether the code at the start, if it can be read, lacks the frame that a pair describes."""
-        start = read_rva(self.entry.begin, LONGEST_DETOUR) if self.is_pair else None
+        """Returns whether the code at the start, if it can be read, lacks the frame that a pair describes.
+
+        An entry from RVA 0 on is no function: V8 has one for all code that it compiles, with the entry itself
+        at the start (described: V8, `unwinding-info-win64.cc`).
+        """
+        is_function = self.is_pair and self.entry.begin > 0
+        start = read_rva(self.entry.begin, LONGEST_DETOUR) if is_function else None
         return start is not None and sets_up_nothing(start, self.chain[0])
 
     @property

@@ -51,6 +51,8 @@ Without a group they raise it for a return behind which the function goes on.
 
 _LOWERED = 1
 
+MOST_CODE = 1 << 16
+"""So many bytes of a function are looked at; V8 has one entry for all code that it compiles."""
 _RETURN = 0xC3
 _BEHIND_RETURN = re.compile(
     rb".?(?:\x41?[\x58-\x5f])*\xc3"
@@ -143,8 +145,9 @@ def _stands_still(image: CodeImage, begin: int) -> bool:
 
 def may_have_left(image: CodeImage, ip: int) -> bool:
     """Returns whether code before an address may have undone a frame that Rbp leads to, in the same piece."""
-    piece = image.find_entry(ip)
-    code = None if piece is None else image.read_rva(piece.begin, ip - image.base - piece.begin)
+    piece, rva = image.find_entry(ip), ip - image.base
+    size = MOST_CODE if piece is None else rva - piece.begin
+    code = image.read_rva(rva - size, size) if size < MOST_CODE else None
     return code is None or _LEAVES.search(bytes(code)) is not None
 
 

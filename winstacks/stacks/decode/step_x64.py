@@ -29,7 +29,7 @@ from . import epilogue
 from .calls_x64 import CodePlace, rule_at
 from .epilogue import Epilogue
 from .frames import UnwindError
-from .leaf_x64 import makes_room
+from .leaf_x64 import MOST_CODE, makes_room
 from .registers import MASK, RCX, RSP, VOLATILE, VOLATILE_XMM, Registers
 from .rule_x64 import REGISTERS, RETURN, Rule, SavedAt, of_epilogue
 
@@ -212,7 +212,8 @@ class Unwinder:
             raise UnwindError(StatusCode.UNWIND_DATA_INCOMPLETE)
         if is_undone or not place.sets_up_nothing(self._read_rva):
             return is_undone
-        code = self._read_rva(place.entry.begin, rva - place.entry.begin)
+        size = min(rva - place.entry.begin, MOST_CODE)
+        code = self._read_rva(rva - size, size)
         if code is not None and makes_room(code):
             raise UnwindError(StatusCode.UNWIND_DATA_INCOMPLETE)
         return True

@@ -837,6 +837,20 @@ def test_what_a_builtin_without_a_frame_calls_has_one_sure_caller(framed: bool) 
     assert any(sure for _, _, sure in frames[2:]) is framed
 
 
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_code_that_v8_compiled_has_frames_though_its_table_begins_with_data(interrupted: bool) -> None:
+    """One entry, from RVA 0 on, is for all of it: no function begins there."""
+    program = Program(NOTHING, PUSHED_RBP_BY_V8, NOTHING)
+    program.entries[1] = (0, 0x1200, program.entries[1][2])
+    del program.entries[0]
+    program.memory[:8] = bytes.fromhex("40 b2 a1 c3 a7 01 00 00")
+    program.put(0, 7, 7, 7, 7, SP + 0x40, program.at(2), 0)
+    state = Registers.from_known(program.at(1), SP, {"Rbp": SP + 0x20})
+    frames = frames_of(program.walk(state, interrupted))
+    assert frames[1][:2] == (program.at(2), "unwind")
+    assert frames[1][2] or interrupted
+
+
 def test_a_builtin_without_a_frame_that_made_room_has_no_caller_on_top() -> None:
     """The top of its stack may be an old return address."""
     program = Program(PUSHED_RBP_BY_V8, NOTHING, NOTHING)
