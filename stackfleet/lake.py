@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from .columns import MANIFEST_SCHEMA, UNITED
 from .digests import compared, useless
 from .layout import CACHE, MANIFESTS, RUNS, TABLES
-from .manifestrows import manifest_rows, valid_manifests
+from .manifestrows import manifest_rows, readable, valid_manifests
 from .manifests import DONE, Manifest, unopened
 from .newfiles import OWN_FILE, Part
 from .snapshots import Snapshot, within
@@ -175,7 +175,7 @@ class Lake:
         if snapshot is None:
             return Contents(None)
         if depth > Depth.SIZE:
-            snapshot = self._readable(snapshot)
+            snapshot = readable(snapshot)
         damaged: list[Damaged] = []
         if depth == Depth.CONTENT or snapshot.faults:
             wrong: dict[str, str] = {}
@@ -395,28 +395,6 @@ class Lake:
             return within(scanner.to_batches(), scanner.projected_schema)
         except (pa.ArrowException, OSError, StoreError) as error:
             raise LakeError(f"{self.uri}: its manifests cannot be read: {first_line(error)}") from error
-
-    @staticmethod
-    def _readable(snapshot: Snapshot) -> Snapshot:
-        """Returns the version without files that are no Parquet, unfold to too much, or have other rows.
-
-        Manifests are read whole: one that is not UTF-8 would end every command.
-        """
-        faults = {}
-        for file in snapshot.files:
-            whole = file.table == MANIFESTS
-            try:
-                scanner = snapshot.of_files([file]).scanner(columns=MANIFEST_SCHEMA.names if whole else [])
-                rows = (
-                    within(scanner.to_batches(), scanner.projected_schema).num_rows
-                    if whole
-                    else scanner.count_rows()
-                )
-                if rows != file.rows:
-                    faults[file.path] = f"{rows:,} rows, but {file.rows:,} in the log"
-            except (pa.ArrowException, OSError, StoreError, ValueError) as error:
-                faults[file.path] = f"it cannot be read: {first_line(error)}"
-        return snapshot.without(faults)
 
 
 def _repeated(write: Callable[[], _T]) -> _T:

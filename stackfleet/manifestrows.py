@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Manifests as rows of a lake."""
+"""Manifests as rows of a lake, and the files that can be read as such."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from .columns import MANIFEST_SCHEMA
+from .layout import MANIFESTS
 from .manifests import Manifest, ManifestError, parsed, written
+from .snapshots import Snapshot, within
+from .storeerrors import StoreError, first_line
 
 
 def manifest_rows(manifests: Iterable[Manifest]) -> Any:
@@ -37,3 +40,25 @@ def valid_manifests(rows: Any, wrong: dict[str, str]) -> Iterator[Manifest]:
             yield manifest
         except ManifestError as error:
             wrong[image_id] = f"manifest: {error}"
+
+
+def readable(snapshot: Snapshot) -> Snapshot:
+    """Returns the version without files that are no Parquet, unfold to too much, or have other rows.
+
+    Manifests are read whole: one that is not UTF-8 would end every command.
+    """
+    faults = {}
+    for file in snapshot.files:
+        whole = file.table == MANIFESTS
+        try:
+            scanner = snapshot.of_files([file]).scanner(columns=MANIFEST_SCHEMA.names if whole else [])
+            rows = (
+                within(scanner.to_batches(), scanner.projected_schema).num_rows
+                if whole
+                else scanner.count_rows()
+            )
+            if rows != file.rows:
+                faults[file.path] = f"{rows:,} rows, but {file.rows:,} in the log"
+        except (pa.ArrowException, OSError, StoreError, ValueError) as error:
+            faults[file.path] = f"it cannot be read: {first_line(error)}"
+    return snapshot.without(faults)
