@@ -119,6 +119,9 @@ class _Full(interfaces.plugins.FileHandlerInterface):
     def __init__(self, filename: str) -> None:
         raise OSError(28, "No space left on device")
 
+    def close(self) -> None:
+        """Without it, newer Pythons (3.14) take the class for abstract."""
+
 
 @pytest.mark.parametrize("plugin", [locks.Locks, stacktracedb.StackTraceDb, traces.StackTraces])
 def test_a_file_that_cannot_be_written_costs_no_row(

@@ -185,9 +185,9 @@ class OutputFile:
 
 def _remove(broken: interfaces.plugins.FileHandlerInterface) -> None:
     final = getattr(broken, FINAL_NAME, None)
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):
         # The disk was full: truncation makes room for the data still in memory, so that the file can be
-        # closed.
+        # closed. Newer Pythons (3.14) have closed it when the data could not be written.
         os.ftruncate(broken.fileno(), 0)
     paths = [getattr(broken, "_name", "")]
     with contextlib.suppress(OSError):
