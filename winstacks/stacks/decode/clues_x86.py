@@ -18,6 +18,7 @@ from typing import Iterator, List, Optional, Tuple
 
 from ...memory.decode.records import NamedTuple
 from ...memory.decode.structure import unsigned
+from .frames import LONG_NOP
 
 EBP, ESP = 5, 4
 LONGEST = 32
@@ -38,11 +39,10 @@ _SEH_CALL = re.compile(rb"(?:\x6a.|\x68.{4})\x68.{4}\xe8.{3}[\x00-\x02\xfd-\xff]
 """push constant; push 32-bit constant; call: the start of functions that use _SEH_prolog."""
 _BEHIND_PADDING = re.compile(rb"(?:\xcc\xcc|\x90{5})(?=[^\xcc\x90])|(?<=[\xcc\x90])(?=\x8b\xff)")
 """The end of padding that code does not run into, or of any padding before a patchable start."""
-_LONG_NOP = rb"(?:[\x2e\x66\x90]?\x8d(?:\x74\x26\0|\x76\0|\xb4\x26\0{4}|\xb6\0{4}))"
-_NOPL = rb"(?:\x66*\x2e?\x0f\x1f(?:\0|\x40\0|\x44\0\0|\x80\0{4}|\x84\0{5}))"
-_NOPS = rb"(?:" + _LONG_NOP + rb"|" + _NOPL + rb")*(?:\x66\x90|\x90{0,4})"
+_LEA_NOP = rb"(?:[\x2e\x66\x90]?\x8d(?:\x74\x26\0|\x76\0|\xb4\x26\0{4}|\xb6\0{4}))"
+_NOPS = rb"(?:" + _LEA_NOP + rb"|" + LONG_NOP + rb")*(?:\x66\x90|\x90{0,4})"
 """Padding of GNU's assembler and of LLVM: lea esi, [esi + 0] or nop [eax] in several lengths, and nops."""
-_PADDED_START = re.compile(_LONG_NOP + _NOPS + rb"(?:[\x53\x55-\x57]|[\x81\x83]\xec)")
+_PADDED_START = re.compile(_LEA_NOP + _NOPS + rb"(?:[\x53\x55-\x57]|[\x81\x83]\xec)")
 """Such padding, and behind it what a function begins with: a push of a register it keeps, or sub esp."""
 _BEHIND_END = re.compile(
     rb"(?:\xc3|\xcd\x29|\xc2.\x00|\xeb.|\xe9.{4})(?:\xcc|" + _NOPS + rb")(?=[^\xcc\x90])", re.DOTALL
@@ -67,7 +67,7 @@ MOV_ESP_EBP = (b"\x8b\xe5", b"\x89\xec")
 _LEAVE = b"\xc9"
 _CALL = b"\xe8"
 _END = re.compile(
-    rb"(?:\xc3|\xc2.\x00)(?:\xcc|\x90|\x66\x90|\x8d[\x74\x76\xb4\xb6]|" + _DELPHI + rb"|" + _NOPL + rb")",
+    rb"(?:\xc3|\xc2.\x00)(?:\xcc|\x90|\x66\x90|\x8d[\x74\x76\xb4\xb6]|" + _DELPHI + rb"|" + LONG_NOP + rb")",
     re.DOTALL,
 )
 _BOUNDED = re.compile(

@@ -27,6 +27,8 @@ displacement."""
 ENTERING = (b"\x0f\x05", b"\xcd\x2e")
 """syscall, int 2Eh (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2)."""
 
+LONG_NOP = rb"(?:\x66*\x2e?\x0f\x1f(?:\0|\x40\0|\x44\0\0|\x80\0{4}|\x84\0{5}))"
+"""Pattern of a nop of three and more bytes, x86 and x64. Source: Intel's manual (NOP)."""
 _NEAR = 5
 _DISPLACEMENT = {0: 0, 1: 1, 2: 4}
 

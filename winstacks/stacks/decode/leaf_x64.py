@@ -18,7 +18,7 @@ from ...memory.decode.memory import ReadMemory
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...names.decode.functiontable import FunctionTable
 from ...names.decode.unwindinfo import Bytes
-from .frames import CodeImage, FindImage, direct_target
+from .frames import LONG_NOP, CodeImage, FindImage, direct_target
 
 _LONGEST = 0x4000
 """Bytes of a function that are searched for a jump."""
@@ -55,9 +55,7 @@ MOST_CODE = 1 << 16
 """So many bytes of a function are looked at; V8 has one entry for all code that it compiles."""
 _RETURN = 0xC3
 _BEHIND_RETURN = re.compile(
-    rb".?(?:\x41?[\x58-\x5f])*\xc3"
-    rb"(?:[\xcc\x90]|\x66\x90|\x66*\x2e?\x0f\x1f(?:\0|\x40\0|\x44\0\0|\x80\0{4}|\x84\0{5}))*",
-    re.DOTALL,
+    rb".?(?:\x41?[\x58-\x5f])*\xc3(?:[\xcc\x90]|\x66\x90|" + LONG_NOP + rb")*", re.DOTALL
 )
 """The operand of a change, pops, a return, and padding."""
 _FORWARD = re.compile(rb"[\x70-\x7f\xeb](?=([\0-\x7f]))|(?:\x0f[\x80-\x8f]|\xe9)(?=(...\0))", re.DOTALL)
